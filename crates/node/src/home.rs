@@ -342,9 +342,9 @@ pub fn jobs(home: &Path) -> Vec<JobEntry> {
 /// Removes the folder of a job that looked dead, and with its lock still does: meanwhile somebody
 /// may have gone on with what was saved of it. False: it lives.
 fn clear_dead(folder: &Path) -> bool {
-    let none = !folder.join(LOCK).exists();
     let lock = lock_of(folder);
-    let dead = (none || lock.is_some()) && !stays(folder);
+    let unused = lock.is_some() || !folder.join(LOCK).exists();
+    let dead = unused && !stays(folder);
     if dead {
         let _ = at_rest::remove_dir_all(folder);
     }

@@ -209,7 +209,7 @@ impl Job {
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
         self.step(monitor::Input::Reached { rank, place });
-        self.swap_image(rank, generation, Some(bytes));
+        self.swap_image(rank, generation, true);
     }
 
     /// What it cost the program. How much a round of the vault takes of processors is not known:

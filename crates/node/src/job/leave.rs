@@ -277,7 +277,7 @@ impl Job {
     pub(super) fn image_stands(&mut self, rank: u32, generation: u32, bytes: Option<u64>) {
         let counts = bytes.is_some();
         if !counts {
-            self.swap_image(rank, generation, None);
+            self.swap_image(rank, generation, false);
         }
         let r = self.rank(rank);
         if let Some(since) = r.moves.ordered.take_if(|_| counts) {

@@ -55,8 +55,7 @@ impl Job {
         // All that were to leave may have been called off since it was asked for.
         let leaves = (0..self.size()).any(|r| self.leaves.contains_key(&self.placement.home(r)));
         let round = self.together.as_mut().and_then(|t| t.round.take()).filter(|_| leaves);
-        let stands = self.suspend.is_some() || self.is_swapped();
-        let hold = stands || round == Some(Round::Last);
+        let hold = self.stays_with_set() || round == Some(Round::Last);
         let homes = (0..self.size()).map(|rank| (rank, self.placement.home(rank))).collect();
         let set = Set::new(generation, homes);
         let mut parts: BTreeMap<u32, Vec<SetPart>> = BTreeMap::new();
@@ -233,6 +232,14 @@ impl Job {
         gone.map(|(rank, _)| no_more(rank))
     }
 
+    /// Why ranks that are checkpointed together cannot be any more: a unit of which some have ended
+    /// has no set of what the others did since, either.
+    pub(super) fn no_more_together(&self) -> Option<String> {
+        let live = (0..self.size()).filter(|r| !self.ranks[*r as usize].gone);
+        let ended = live.map(|rank| self.no_more_of_unit(rank)).find(Option::is_some);
+        ended.flatten().or_else(|| self.no_more_sets())
+    }
+
     /// No process is left: all nodes begin anew, and then all ranks come back.
     pub(super) fn back_over_nodes(&mut self) {
         if !std::mem::replace(&mut self.planned, false) {
@@ -282,6 +289,11 @@ impl Job {
             None if self.units.exist() => {}
             None => return,
         }
+        self.let_all_go();
+    }
+
+    /// Ranks that stay stopped after an image go on.
+    pub(super) fn let_all_go(&self) {
         (0..self.size()).for_each(|rank| self.to_home(rank, ToNode::LetGo { rank }));
     }
 

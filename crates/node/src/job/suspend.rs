@@ -108,10 +108,7 @@ impl Job {
         if let Some(node) = self.leaves.keys().next() {
             return Some(format!("node {node} is leaving: ask again when it has left"));
         }
-        // A unit of which some have ended has no set of what the others did since.
-        let live = (0..self.size()).filter(|r| !self.ranks[*r as usize].gone);
-        let ended = live.map(|rank| self.no_more_of_unit(rank)).find(Option::is_some);
-        ended.flatten().or_else(|| self.no_more_sets())
+        self.no_more_together()
     }
 
     /// Every rank has its checkpoint, or one has none.

@@ -30,20 +30,13 @@ impl Job {
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
         }
-        if let Some(why) = self.none_together() {
+        if let Some(why) = self.no_more_together() {
             return Err(why);
         }
         match self.leaves.keys().next() {
             Some(node) => Err(format!("node {node} is leaving: ask again when it has left")),
             None => Ok(()),
         }
-    }
-
-    /// Why ranks that are checkpointed together cannot be any more.
-    fn none_together(&self) -> Option<String> {
-        let live = (0..self.size()).filter(|r| !self.ranks[*r as usize].gone);
-        let ended = live.map(|rank| self.no_more_of_unit(rank)).find(Option::is_some);
-        ended.flatten().or_else(|| self.no_more_sets())
     }
 
     /// Whether ranks that have no process stay without one for now.
@@ -107,7 +100,7 @@ impl Job {
             let why = self.ranks[rank as usize].reason.clone().unwrap_or_default();
             return self.not_swapped(&format!("rank {rank} cannot be checkpointed: {why}"));
         }
-        if let Some(why) = self.none_together() {
+        if let Some(why) = self.no_more_together() {
             return self.not_swapped(&why);
         }
         if let Some(together) = &mut self.together {
@@ -146,19 +139,28 @@ impl Job {
         }
     }
 
+    /// Whether ranks stay stopped with the next set: the job ends then, or their memory goes out.
+    pub(super) fn stays_with_set(&self) -> bool {
+        self.suspend.is_some() || self.is_swapped()
+    }
+
+    /// Whether ranks that stand with a set do so for something else.
+    fn stands_for_others(&self) -> bool {
+        self.suspend.is_some() || !self.leaves.is_empty()
+    }
+
     /// All ranks stand with a set that counts: their memory goes out with it, or they go on.
     pub(super) fn stand_with(&mut self, set: u32) {
-        if self.suspend.is_some() || !self.leaves.is_empty() {
+        if self.stands_for_others() {
             return;
         }
         if !self.is_swapped() {
-            return (0..self.size()).for_each(|rank| self.to_home(rank, ToNode::LetGo { rank }));
+            return self.let_all_go();
         }
         for rank in 0..self.size() {
             if self.rank(rank).proc.is_some() {
                 self.rank(rank).swap = Some(set);
-                let bytes = self.ranks[rank as usize].latest.as_ref().map(|l| l.taken.bytes);
-                self.has_gone_out(rank, set, bytes);
+                self.has_gone_out(rank, set);
             }
         }
         self.together.iter_mut().for_each(|t| t.out = Some(set));
@@ -171,11 +173,11 @@ impl Job {
     }
 
     /// An image counts, or never will: if it was for this, the process ends, or another is taken.
-    pub(super) fn swap_image(&mut self, rank: u32, generation: u32, bytes: Option<u64>) {
+    pub(super) fn swap_image(&mut self, rank: u32, generation: u32, counts: bool) {
         if self.rank(rank).swap != Some(generation) {
             return;
         }
-        let goes = bytes.is_some() && self.is_swapped() && self.rank(rank).proc.is_some();
+        let goes = counts && self.is_swapped() && self.rank(rank).proc.is_some();
         if !goes {
             self.rank(rank).swap = None;
             if self.units.exist() {
@@ -184,29 +186,28 @@ impl Job {
             return;
         }
         if !self.units.exist() {
-            self.has_gone_out(rank, generation, bytes);
+            self.has_gone_out(rank, generation);
             return self.to_home(rank, ToNode::Kill { ranks: vec![rank] });
         }
         // All of a unit end, or none.
         let ranks = self.units.ranks_of(self.units.turn(rank));
-        let counts = |r: &u32| {
+        let counted = |r: &u32| {
             let r = &self.ranks[*r as usize];
             r.swap == Some(generation)
                 && r.retention.newest().is_some_and(|kept| kept.generation == generation)
         };
-        if !ranks.iter().all(counts) {
+        if !ranks.iter().all(counted) {
             return;
         }
-        for &rank in &ranks {
-            let bytes = self.ranks[rank as usize].latest.as_ref().map(|l| l.taken.bytes);
-            self.has_gone_out(rank, generation, bytes);
-        }
+        ranks.iter().for_each(|r| self.has_gone_out(*r, generation));
         ranks.iter().for_each(|r| self.to_home(*r, ToNode::Kill { ranks: vec![*r] }));
     }
 
     /// A process is about to end whose image counts: that is no death that anybody has to do with.
-    fn has_gone_out(&mut self, rank: u32, generation: u32, bytes: Option<u64>) {
-        self.rank(rank).falls = true;
+    fn has_gone_out(&mut self, rank: u32, generation: u32) {
+        let r = self.rank(rank);
+        r.falls = true;
+        let bytes = r.latest.as_ref().map(|l| l.taken.bytes);
         let mut event = self.event(EventKind::SwappedOut);
         (event.rank, event.generation, event.bytes) = (Some(rank), Some(generation), bytes);
         self.log_event(event);
@@ -214,10 +215,10 @@ impl Job {
 
     /// All that are out come back.
     pub(super) fn swap_in(&mut self) {
-        let busy = self.suspend.is_some() || !self.leaves.is_empty();
+        let busy = self.stands_for_others();
         if let Some(together) = self.together.as_mut().filter(|_| !busy) {
             together.let_go(!self.asks.is_empty());
-            (0..self.size()).for_each(|rank| self.to_home(rank, ToNode::LetGo { rank }));
+            self.let_all_go();
         }
         let set = self.together.as_ref().is_some_and(|t| t.out.is_some());
         if set && !self.many() {

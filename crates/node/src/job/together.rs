@@ -246,7 +246,7 @@ impl Job {
             return self.schedule_set();
         }
         let now = self.ranks_ms();
-        let hold = self.suspend.is_some() || self.is_swapped();
+        let hold = self.stays_with_set();
         let ready = |r: &super::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
         if !self.ranks.iter().all(ready) || self.ranks.iter().all(|r| r.gone) {
             return;
