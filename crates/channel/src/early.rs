@@ -9,8 +9,7 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use eyrie_ledger::early::{self, DATAGRAM_BYTES, PREFIX_BYTES, Prefix, Wish};
@@ -20,6 +19,9 @@ use eyrie_ledger::segment::Segment;
 use eyrie_ledger::sendlog::Outgoing;
 use eyrie_ledger::walk;
 
+use crate::socket;
+use crate::wire::{self, Given, Wires};
+
 /// Fruitless looks after an early message, at some 0.3 us each, before the links are woken.
 const LOOKS: u32 = 150;
 /// Most datagrams that are taken at once: whoever floods the socket must not hold the rank up.
@@ -28,8 +30,6 @@ const MOST_AT_ONCE: usize = 64;
 const STRIKES: u32 = 3;
 /// Most messages in a row that are then not sent early, as a power of two.
 const MOST_SKIPPED_LOG2: u32 = 10;
-/// The program's own descriptors keep the numbers that they would have without ours.
-const HIGH_FD: i32 = 512;
 
 /// An early message.
 struct Slot {
@@ -91,6 +91,8 @@ pub(crate) struct Early {
     turn: u32,
     /// Looks since something was sent early; `LOOKS`: the links know.
     looks: u32,
+    /// For larger messages.
+    wires: Option<Wires>,
 }
 
 impl Early {
@@ -101,10 +103,11 @@ impl Early {
         }
         let ctl = seg.rank(rank);
         let socket = bind(SocketAddr::new(early::address(ctl), 0)).ok()?;
-        let port = socket.local_addr().ok()?.port();
-        let inode = std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).ok()?.ino();
-        ctl.early_inode.store(u32::try_from(inode).ok()?, Relaxed);
-        ctl.early_port.store(u32::from(port), Release);
+        let door = socket.local_addr().ok()?;
+        ctl.early_inode.store(socket::inode(socket.as_raw_fd())?, Relaxed);
+        // Who knows the port may call at once.
+        let wires = Wires::open(seg, rank, door);
+        ctl.early_port.store(u32::from(door.port()), Release);
         let ranks = seg.geometry().ranks as usize;
         Some(Early {
             socket: ManuallyDrop::new(socket),
@@ -114,6 +117,7 @@ impl Early {
             buffer: vec![0; DATAGRAM_BYTES + 1].into_boxed_slice(),
             turn: 0,
             looks: LOOKS,
+            wires,
         })
     }
 
@@ -131,6 +135,9 @@ impl Early {
             return true;
         }
         self.turn = self.slots.len() as u32 - 1;
+        if let Some(wires) = &mut self.wires {
+            wires.look(seg);
+        }
         self.receive(seg)
     }
 
@@ -162,7 +169,11 @@ impl Early {
     }
 
     /// The entry at the position of `reader`, if it came early. Valid until the next `look`.
-    pub fn entry(&self, reader: &Reader) -> Option<Entry> {
+    pub fn entry(&mut self, seg: &Segment, reader: &mut Reader) -> Option<Entry> {
+        let wired = self.wires.as_mut().and_then(|wires| wires.entry(seg, reader));
+        if wired.is_some() {
+            return wired;
+        }
         let kept = self.slots[reader.src() as usize].iter().flatten();
         let slot = kept.into_iter().find(|s| s.from == reader.pos)?;
         reader.early(&slot.bytes()[PREFIX_BYTES..])
@@ -180,10 +191,26 @@ impl Early {
         }
     }
 
+    /// Sends a copy of what is new of `msg` in the log. Whether it went.
+    pub fn send(&mut self, seg: &Segment, dst: u32, msg: &Outgoing, new: Given) -> bool {
+        if msg.env.flags != 0 {
+            return false;
+        }
+        let large = msg.env.len > early::MOST_BYTES;
+        if let Some(wires) = &mut self.wires
+            && (large || wires.runs(seg, dst))
+            && wires.give(seg, dst, new)
+        {
+            seg.header().link_early.store(1, Relaxed);
+            return true;
+        }
+        !large && self.send_datagram(seg, dst, msg)
+    }
+
     /// Sends a copy of `msg`, which is whole in the log. Whether it went.
-    pub fn send(&mut self, seg: &Segment, dst: u32, msg: &Outgoing) -> bool {
+    fn send_datagram(&mut self, seg: &Segment, dst: u32, msg: &Outgoing) -> bool {
         let receiver = &mut self.receivers[dst as usize];
-        if receiver.pending || msg.env.len > early::MOST_BYTES || msg.env.flags != 0 {
+        if receiver.pending {
             return false;
         }
         let Some((address, token)) = early::door_of(seg.rank(dst)) else { return false };
@@ -218,6 +245,42 @@ impl Early {
         true
     }
 
+    /// Whether wires have not taken all that they were given.
+    #[inline]
+    pub fn is_unsent(&self) -> bool {
+        self.wires.as_ref().is_some_and(Wires::is_unsent)
+    }
+
+    /// Has wires take what they do.
+    #[cold]
+    pub fn push(&mut self, seg: &Segment) {
+        if let Some(wires) = self.wires.as_mut().filter(|wires| wires.is_unsent()) {
+            wires.push_all(seg);
+        }
+    }
+
+    /// The rank leaves the library with that.
+    pub fn settle(&mut self, seg: &Segment) {
+        self.wires.iter_mut().for_each(|wires| wires.settle(seg));
+    }
+
+    /// Whether the rank has to look for something that no bell tells of.
+    pub fn hears(&self) -> bool {
+        self.wires.as_ref().is_some_and(Wires::hears)
+    }
+
+    /// Whether `src` may send something over a wire.
+    pub fn hears_from(&self, src: u32) -> bool {
+        self.wires.as_ref().is_some_and(|wires| wires.hears_from(src))
+    }
+
+    /// What came early at the position of `reader` cannot be taken yet: only the log can keep it.
+    pub fn decline(&self, seg: &Segment, reader: &Reader) {
+        if self.hears_from(reader.src()) {
+            wire::ask(seg, (reader.src(), self.rank), reader.pos);
+        }
+    }
+
     /// Has the links carry at once what was sent early and not answered.
     #[cold]
     pub fn flush(&mut self, seg: &Segment) {
@@ -243,11 +306,6 @@ impl Early {
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
-    // SAFETY: makes another number for a socket that is open.
-    let high = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH_FD) };
-    if high < 0 {
-        return Ok(socket);
-    }
-    // SAFETY: the number is new, and nobody else's.
-    Ok(unsafe { UdpSocket::from_raw_fd(high) })
+    // SAFETY: the number is that of the socket, which has no other owner.
+    Ok(unsafe { UdpSocket::from_raw_fd(socket::high(socket.into_raw_fd())) })
 }

@@ -24,7 +24,8 @@ use crate::early::Early;
 use crate::presence::{Presence, ring_daemon};
 use crate::remote;
 use crate::shown::{self, Shown};
-use crate::waiting::{self, Patience, Round};
+use crate::waiting::{self, Nap, Patience, Round};
+use crate::wire::Given;
 
 /// Exit code of a rank whose replay diverged (the daemon reads the report in the segment).
 pub const EXIT_DIVERGED: i32 = 86;
@@ -70,6 +71,7 @@ impl Rx {
             self.held.pop_front();
         }
         let mut need = self.held.front().map_or(self.reader.pos, |(pos, _)| *pos);
+        self.ctl.passed.store(need, Release);
         if self.ahead {
             // Nobody is told to do without what has not come; but a rank that is restored elsewhere
             // needs no more than before, however little its new node has of the stream.
@@ -101,8 +103,10 @@ pub struct Endpoint {
     linked: bool,
     /// Large messages may be read out of the sender's memory while they are logged.
     shows: bool,
-    /// Small messages may come before the links bring them.
+    /// Messages may come before the links bring them.
     early: Option<Early>,
+    /// Sleeps in a row.
+    naps: u32,
 }
 
 impl Endpoint {
@@ -181,6 +185,7 @@ impl Endpoint {
             linked: header.linked.load(Relaxed) != 0,
             shows: readable && protect,
             early: None,
+            naps: 0,
         };
         ctl.pid.store(std::process::id(), Relaxed);
         ep.hide_all();
@@ -242,7 +247,15 @@ impl Endpoint {
 
     #[inline]
     pub fn leave(&mut self) {
+        if self.early.as_ref().is_some_and(Early::is_unsent) {
+            self.settle();
+        }
         self.presence.leave();
+    }
+
+    #[cold]
+    fn settle(&mut self) {
+        self.early.iter_mut().for_each(|early| early.settle(self.seg));
     }
 
     #[cold]
@@ -313,30 +326,42 @@ impl Endpoint {
         mut fill: impl FnMut(u64, &mut [u8]),
     ) -> bool {
         loop {
+            let before = self.log.position(dst);
             match self.log.append(dst, msg, &mut fill) {
                 Ok(Append::Whole) => {
-                    self.ring(dst, Some(msg));
+                    self.ring(dst, msg, before);
                     return true;
                 }
-                Ok(Append::Part) => self.ring(dst, None),
-                Ok(Append::Full) => return false,
+                Ok(Append::Part) => self.ring(dst, msg, before),
+                Ok(Append::Full) => {
+                    // What waits for more of the message is what there is room after.
+                    self.early.iter_mut().for_each(|early| early.push(self.seg));
+                    return false;
+                }
                 Err(d) => self.diverged(&d),
             }
         }
     }
 
-    /// There is something new in the stream to `dst`; `whole`: this message.
+    /// There is an entry of `msg` more in the stream to `dst`, which ended at `before`.
     #[inline]
-    fn ring(&mut self, dst: u32, whole: Option<&Outgoing>) {
+    fn ring(&mut self, dst: u32, msg: &Outgoing, before: u64) {
         if !waiting::ring(self.peers[dst as usize]) {
-            self.ring_links(dst, whole);
+            self.ring_links(dst, msg, before);
         }
     }
 
     #[cold]
-    fn ring_links(&mut self, dst: u32, whole: Option<&Outgoing>) {
-        let early = self.early.as_mut().filter(|_| !self.replaying);
-        let went = early.zip(whole).is_some_and(|(early, msg)| early.send(self.seg, dst, msg));
+    fn ring_links(&mut self, dst: u32, msg: &Outgoing, before: u64) {
+        let mut went = false;
+        if let Some(early) = self.early.as_mut().filter(|_| !self.replaying) {
+            let (end, chunk) = (self.log.position(dst), u64::from(self.seg.geometry().chunk_bytes));
+            // An entry lies in one chunk: before it there is nothing, or the padding of another.
+            let from = before.max((end - 1) / chunk * chunk);
+            let (first, last) = (from == msg.start, msg.done == msg.env.len);
+            let new = Given { before, from, end, first, last };
+            went = early.send(self.seg, dst, msg, new);
+        }
         let bell = if went { Bell::Tick } else { Bell::Ring };
         self.seg.mark_dirty(self.rank, dst, bell);
     }
@@ -465,7 +490,15 @@ impl Endpoint {
             self.ctl.early_port.store(0, Release);
             self.early = None;
         }
-        self.early.as_ref()?.entry(&self.rx[src as usize].reader)
+        self.early.as_mut()?.entry(self.seg, &mut self.rx[src as usize].reader)
+    }
+
+    /// The entry that `peek` returned came early and cannot be taken yet: the log has to bring it.
+    #[cold]
+    pub fn decline(&mut self, src: u32) {
+        if let Some(early) = &self.early {
+            early.decline(self.seg, &self.rx[src as usize].reader);
+        }
     }
 
     /// Goes behind the entry that `peek` returned; it will not be needed again.
@@ -476,7 +509,7 @@ impl Endpoint {
         if entry.is_early() {
             rx.ahead = true;
             let taken = &self.ctl.early_taken;
-            taken.store(taken.load(Relaxed) + 1, Relaxed);
+            taken.store(taken.load(Relaxed) + u64::from(entry.is_last()), Relaxed);
         }
         rx.publish_need();
         self.moved(src);
@@ -495,13 +528,20 @@ impl Endpoint {
     #[cold]
     fn tell_links(&mut self, src: u32) {
         let step = u64::from(self.seg.geometry().chunk_bytes / 2);
+        let mut bell = Bell::Silent;
+        let rx = &mut self.rx[src as usize];
         if let Some(early) = &mut self.early {
             early.heard(src);
+            if rx.ahead && early.hears_from(src) {
+                // The links need not carry what came by the wire, if they hear of it soon; nobody
+                // waits for room.
+                bell = Bell::Tick;
+                self.seg.header().link_early.store(1, Relaxed);
+                rx.told = rx.reader.pos;
+            }
         }
-        let rx = &mut self.rx[src as usize];
         rx.ctl.front.store(rx.reader.pos, Release);
         fence(SeqCst);
-        let mut bell = Bell::Silent;
         if rx.reader.pos.abs_diff(rx.told) >= step || rx.open != self.early.is_some() {
             (rx.told, rx.open) = (rx.reader.pos, self.early.is_some());
             bell = Bell::Ring;
@@ -609,6 +649,7 @@ impl Endpoint {
             Round::Spin => self.presence.waiting(std::hint::spin_loop),
             Round::Yield => self.presence.waiting(waiting::yield_core),
             Round::Sleep => {
+                self.naps = idle - self.patience.rounds();
                 if let Some(early) = &mut self.early {
                     early.flush(self.seg);
                 }
@@ -621,8 +662,13 @@ impl Endpoint {
     /// Sleeps on the value that `wait_round` gave.
     /// `short`: something is awaited that rings no bell (log space).
     pub fn sleep(&mut self, seen: u32, short: bool) {
-        let ctl = self.ctl;
-        self.presence.waiting(|| waiting::sleep(ctl, seen, short));
+        let (ctl, hears) = (self.ctl, self.early.as_ref().is_some_and(Early::hears));
+        let nap = match (short, hears) {
+            (_, true) => Nap::Brief(self.naps),
+            (true, false) => Nap::Short,
+            (false, false) => Nap::Long,
+        };
+        self.presence.waiting(|| waiting::sleep(ctl, seen, nap));
         waiting::disarm(ctl);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - `endpoint`: one rank's end of all its channels: append, poll, acknowledge.
 //! - `early`: copies of small messages that are at another node sooner than the links bring them.
+//! - `wire`, `socket`: the same for larger ones, over TCP connections from rank to rank.
 //! - `presence`: where the rank is (in its own code, inside, waiting, parked): the safe points.
 //! - `waiting`: the one waiting place: spin, yield, sleep on a futex.
 //! - `remote`: single-copy reads out of a peer's memory, for jobs without protection.
@@ -12,6 +13,8 @@ pub mod endpoint;
 pub mod presence;
 pub mod remote;
 mod shown;
+mod socket;
 pub mod waiting;
+mod wire;
 
 pub use endpoint::{Endpoint, OpenError};

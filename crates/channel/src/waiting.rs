@@ -15,6 +15,34 @@ use eyrie_ledger::segment::{ASLEEP, ASLEEP_REMOTE, AWAKE, RankCtl};
 const SLEEP: Duration = Duration::from_millis(500);
 /// Sleep while waiting for log space, which peers free without ringing.
 const NAP: Duration = Duration::from_millis(1);
+/// The first sleep where a wire may bring something, which rings no bell, and how many are so
+/// long; later ones are longer, in proportion to how long it has been waited for by then.
+const BRIEF_NAP: Duration = Duration::from_micros(50);
+const BRIEF_NAPS: u32 = 6;
+const LONGEST_BRIEF_NAP: Duration = Duration::from_millis(4);
+
+/// How long to sleep at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nap {
+    /// Whatever is awaited rings the bell.
+    Long,
+    /// Log space is awaited.
+    Short,
+    /// Something may come by a wire. So often it was slept before.
+    Brief(u32),
+}
+
+impl Nap {
+    fn length(self) -> Duration {
+        match self {
+            Nap::Long => SLEEP,
+            Nap::Short => NAP,
+            Nap::Brief(before) => {
+                (BRIEF_NAP * (1 << (before / BRIEF_NAPS).min(16))).min(LONGEST_BRIEF_NAP)
+            }
+        }
+    }
+}
 
 /// What to do in the next round of waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +88,11 @@ impl Patience {
     /// How often to look at once, without leaving the core to anybody.
     pub fn looks(&self) -> u32 {
         self.looks
+    }
+
+    /// Rounds before it is slept.
+    pub fn rounds(&self) -> u32 {
+        self.spins + self.yields
     }
 
     /// What to do after `idle` rounds without any progress.
@@ -111,8 +144,8 @@ pub fn disarm(own: &RankCtl) {
 }
 
 /// Sleeps until the doorbell is no longer `seen` (or the backstop time is over).
-pub fn sleep(own: &RankCtl, seen: u32, short: bool) {
-    futex_wait(&own.doorbell, seen, if short { NAP } else { SLEEP });
+pub fn sleep(own: &RankCtl, seen: u32, nap: Nap) {
+    futex_wait(&own.doorbell, seen, nap.length());
 }
 
 /// Gives the core to somebody else.

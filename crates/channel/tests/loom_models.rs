@@ -298,3 +298,31 @@ fn a_piece_of_a_mirror_is_seen_whole_or_not_at_all() {
         writer.join().unwrap();
     });
 }
+
+/// What a rank gives to a wire (`Wires::give`) is carried by the links if they hear meanwhile of
+/// another process of the receiver (`Outbound::answer`, `OutLog::rewind`), or taken back.
+#[test]
+fn what_goes_to_a_receiver_that_is_gone_is_carried() {
+    loom::model(|| {
+        const DOOR: u64 = 7;
+        const END: u64 = 64;
+        let (door, run) = (Arc::new(AtomicU64::new(DOOR)), Arc::new(AtomicU64::new(0)));
+        let links = {
+            let (door, run) = (door.clone(), run.clone());
+            thread::spawn(move || {
+                door.store(0, Release);
+                fence(SeqCst);
+                // Nothing before this is set aside.
+                run.load(Acquire)
+            })
+        };
+        run.store(END, Release);
+        fence(SeqCst);
+        let stands = door.load(Acquire) == DOOR;
+        if !stands {
+            run.store(0, Release);
+        }
+        let carried = links.join().unwrap();
+        assert!(carried == END || run.load(Acquire) == 0, "it is set aside, and nobody brings it");
+    });
+}

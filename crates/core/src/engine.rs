@@ -173,8 +173,11 @@ impl Engine {
         format!("a receive from {source} with {tag} waits for a message that is not there")
     }
 
-    /// Whether a receive is posted for the message that begins with `entry`.
+    /// Whether there is a receive for the message that `entry` is of.
     fn awaits(&self, src: u32, entry: &Entry) -> bool {
+        if !entry.is_first() {
+            return matches!(self.inbound[src as usize], Some(Sink::Request(_)));
+        }
         let queues = self.contexts.get(&entry.env.ctx);
         queues.is_some_and(|q| q.is_awaited(src, entry.env.tag))
     }
@@ -241,6 +244,7 @@ impl Machine {
         while let Some(entry) = self.endpoint.peek(src) {
             if entry.is_early() && !self.engine.awaits(src, &entry) {
                 // Only the log can keep it until it is asked for.
+                self.endpoint.decline(src);
                 break;
             }
             self.take_entry(src, &entry);

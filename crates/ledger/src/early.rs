@@ -9,16 +9,26 @@
 //! Datagrams come from outside: all of one is checked before any of it is used. It must bear the
 //! receiver's token, which was told over the links to the members of the job, and which is another
 //! one after each start of the receiver.
+//!
+//! Larger messages go early over a *wire*, a TCP connection from rank to rank, entry by entry, with
+//! the same prefix. To carry those twice would cost as much again, so the sender says what it gave
+//! to a wire (its *run*), and the links keep that back for a while: what the receiver has passed
+//! meanwhile they never carry.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::entry::{self, HEADER_BYTES};
-use crate::segment::{RankCtl, Segment};
+use crate::segment::{ChannelCtl, RankCtl, Segment};
 use crate::walk::Spot;
 
 /// First word of a datagram ("EYRE", little endian).
 const MAGIC: u32 = 0x4552_5945;
+/// First word of what goes over a wire ("EYRW").
+const WIRE_MAGIC: u32 = 0x5752_5945;
+/// Bit of a length on a wire: padding lies before the entry.
+const PADDED: u32 = 1 << 31;
 /// Bytes before the entry.
 pub const PREFIX_BYTES: usize = 40;
 /// Longest payload that goes through any network in one packet.
@@ -27,21 +37,32 @@ pub const PACKET_BYTES: u64 = 1024;
 pub const MOST_BYTES: u64 = 8192;
 /// Longest datagram.
 pub const DATAGRAM_BYTES: usize = PREFIX_BYTES + entry::entry_bytes(MOST_BYTES) as usize;
+/// Longest entry on a wire.
+pub const FRAME_BYTES: usize = entry::entry_bytes(entry::FRAGMENT_BYTES) as usize;
 
-/// Which ranks open a socket for early messages.
+/// What ranks send early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     Never,
+    /// Small messages and, over wires, large ones.
     Always,
+    /// Small messages only.
+    Small,
 }
 
 impl Wish {
-    /// By the environment: `EYRIE_EARLY` is `off`, or anything else.
+    /// By the environment: `EYRIE_EARLY` is `off`, `small`, or anything else.
     pub fn from_env() -> Wish {
         match std::env::var("EYRIE_EARLY").as_deref() {
             Ok("off") => Wish::Never,
+            Ok("small") => Wish::Small,
             _ => Wish::Always,
         }
+    }
+
+    /// Without wires.
+    pub fn without_wires(self) -> Wish {
+        if self == Wish::Never { Wish::Never } else { Wish::Small }
     }
 
     /// As it stands in the segment's header.
@@ -52,6 +73,11 @@ impl Wish {
     /// Whether the ranks of the segment's node take early messages.
     pub fn is_for(seg: &Segment) -> bool {
         seg.header().early.load(Acquire) != Wish::Never as u32
+    }
+
+    /// Whether they have wires.
+    pub fn has_wires(seg: &Segment) -> bool {
+        seg.header().early.load(Acquire) == Wish::Always as u32
     }
 }
 
@@ -67,9 +93,20 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// Of a datagram.
     pub fn encode(&self) -> [u8; PREFIX_BYTES] {
+        self.put(MAGIC, 0)
+    }
+
+    /// On a wire, before an entry of so many bytes; 0: the beginning of the wire. `padded`: padding
+    /// lies before it in the stream.
+    pub fn on_wire(&self, bytes: u32, padded: bool) -> [u8; PREFIX_BYTES] {
+        self.put(WIRE_MAGIC, bytes | if padded { PADDED } else { 0 })
+    }
+
+    fn put(&self, magic: u32, bytes: u32) -> [u8; PREFIX_BYTES] {
         let mut out = [0; PREFIX_BYTES];
-        let halves = [MAGIC, self.src, self.dst, 0];
+        let halves = [magic, self.src, self.dst, bytes];
         let words = [self.token[0], self.token[1], self.from];
         for (to, half) in out.chunks_exact_mut(4).zip(halves) {
             to.copy_from_slice(&half.to_le_bytes());
@@ -83,12 +120,25 @@ impl Prefix {
     /// The prefix of a datagram, and its entry. `None`: it is not one of ours.
     pub fn decode(datagram: &[u8]) -> Option<(Prefix, &[u8])> {
         let (head, rest) = datagram.split_first_chunk::<PREFIX_BYTES>()?;
+        let (magic, prefix, bytes) = Prefix::get(head);
+        (magic == MAGIC && bytes == 0).then_some((prefix, rest))
+    }
+
+    /// A prefix that came over a wire, how many bytes of an entry follow, and whether padding lies
+    /// before that. `None`: it is not one of ours.
+    pub fn of_wire(head: &[u8; PREFIX_BYTES]) -> Option<(Prefix, usize, bool)> {
+        let (magic, prefix, told) = Prefix::get(head);
+        let (bytes, padded) = ((told & !PADDED) as usize, told & PADDED != 0);
+        (magic == WIRE_MAGIC && bytes <= FRAME_BYTES).then_some((prefix, bytes, padded))
+    }
+
+    fn get(head: &[u8; PREFIX_BYTES]) -> (u32, Prefix, u32) {
         let half =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
         let prefix =
             Prefix { src: half(4), dst: half(8), token: [word(16), word(24)], from: word(32) };
-        (half(0) == MAGIC && half(12) == 0).then_some((prefix, rest))
+        (half(0), prefix, half(12))
     }
 }
 
@@ -99,6 +149,40 @@ pub fn entry(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
     let spot = Spot::of(head, offset, chunk)?;
     let whole = spot.flags == entry::FIRST | entry::LAST && spot.frag == spot.env.len;
     (whole && spot.frag <= MOST_BYTES && spot.told == bytes.len() as u64).then_some(spot)
+}
+
+/// The entry in `bytes`, which came over a wire: of a message that wants no acknowledgement.
+pub fn part(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
+    let head = bytes.first_chunk::<{ HEADER_BYTES as usize }>()?;
+    let spot = Spot::of(head, offset, chunk)?;
+    let plain = spot.flags & !(entry::FIRST | entry::LAST) == 0;
+    (plain && spot.told == bytes.len() as u64).then_some(spot)
+}
+
+/// Notes that the rank gave what is between `from` and `end` of a stream to a wire. That forms one
+/// run with what was noted before, if it follows it, else another.
+pub fn give(ctl: &ChannelCtl, from: u64, end: u64) {
+    if !continues(ctl, from) {
+        // In this order: whoever sees the new end sees its beginning; an old end then is before it.
+        ctl.run_from.store(from, Release);
+    }
+    ctl.run_end.store(end, Release);
+}
+
+/// Whether what begins at `from` follows the run.
+pub fn continues(ctl: &ChannelCtl, from: u64) -> bool {
+    from != 0 && ctl.run_end.load(Relaxed) == from
+}
+
+/// The links are to carry all of the run.
+pub fn take_back(ctl: &ChannelCtl) {
+    ctl.run_end.store(0, Release);
+}
+
+/// The run: what a wire may bring.
+pub fn run(ctl: &ChannelCtl) -> Range<u64> {
+    let end = ctl.run_end.load(Acquire);
+    ctl.run_from.load(Acquire)..end
 }
 
 /// Whether all determinants that the ranks of this node have recorded are held by the replicas:
@@ -200,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_is_one_run() {
+        let seg = segment();
+        let ctl = seg.channel(0, 1);
+        assert!(run(ctl).is_empty());
+        give(ctl, 0, 128);
+        give(ctl, 128, 4032);
+        assert_eq!(run(ctl), 0..4032);
+        give(ctl, 4224, 4288);
+        assert_eq!(run(ctl), 4224..4288);
+        take_back(ctl);
+        assert!(run(ctl).is_empty() && !continues(ctl, 4288) && !continues(ctl, 0));
+    }
+
+    #[test]
     fn addresses_are_kept() {
         let seg = segment();
         for text in ["127.0.0.1", "10.77.0.3", "::1", "fd00::5", "0.0.0.0"] {
@@ -220,12 +318,21 @@ mod tests {
             bytes.extend([7; 64]);
             prop_assert_eq!(Prefix::decode(&bytes), Some((prefix, &[7; 64][..])));
             prop_assert_eq!(Prefix::decode(&bytes[..PREFIX_BYTES - 1]), None);
+            let padded = from % 2 == 0;
+            let head = prefix.on_wire(64, padded);
+            prop_assert_eq!(Prefix::of_wire(&head), Some((prefix, 64, padded)));
+            prop_assert_eq!(Prefix::of_wire(&prefix.encode()), None);
+            let long = prefix.on_wire(FRAME_BYTES as u32 + 1, padded);
+            prop_assert_eq!(Prefix::of_wire(&long), None);
         }
 
         #[test]
         fn any_bytes_are_taken_or_refused(bytes in any::<Vec<u8>>(), slot in 0u64..64) {
             let _ = Prefix::decode(&bytes);
             if let Some(spot) = entry(&bytes, slot * 64, 4096) {
+                prop_assert_eq!(spot.told, bytes.len() as u64);
+            }
+            if let Some(spot) = part(&bytes, slot * 64, 4096) {
                 prop_assert_eq!(spot.told, bytes.len() as u64);
             }
         }

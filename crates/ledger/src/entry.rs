@@ -94,6 +94,12 @@ pub const fn step(offset: u64, chunk: u64, rest: u64) -> Step {
     Step::Entry(room - SLOT_BYTES)
 }
 
+/// Whether an entry may begin at `from` where the one before it ended at `end`, with padding
+/// between them.
+pub const fn is_padding(end: u64, from: u64, chunk: u64) -> bool {
+    from > end && from - end < LEAST_FRAGMENT_BYTES + SLOT_BYTES && from.is_multiple_of(chunk)
+}
+
 const PRIME_A: u64 = 0x9E37_79B9_7F4A_7C15;
 const PRIME_B: u64 = 0xC2B2_AE3D_27D4_EB4F;
 

@@ -257,6 +257,19 @@ impl Mirror {
         }
     }
 
+    /// The receiver has passed all before `to`, the beginning of a chunk beyond what is here, and
+    /// wants nothing of that any more: it never comes. What is here is given back.
+    pub fn skip(&mut self, seg: &Segment, pool: &mut Pool, to: u64) {
+        let ctl = seg.channel(self.src, self.dst);
+        let first = ctl.chunks_first.load(Relaxed);
+        for n in numbers(seg, self.src, self.dst) {
+            pool.give_back(seg, self.dst, n);
+        }
+        ctl.chunks_first.store(first.max(to / self.chunk), Release);
+        ctl.chunks_next.fetch_max(to / self.chunk, Release);
+        (self.have, self.known) = (to, None);
+    }
+
     /// Empties the rest of the chunk that is being filled, or is going to be.
     pub fn level(&self, seg: &Segment) {
         let Some(at) = self.tip(seg) else { return };

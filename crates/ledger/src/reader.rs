@@ -150,7 +150,28 @@ impl Reader {
         Some(Entry { env, flags, frag, payload, ack: ptr::null(), early: true })
     }
 
-    /// Goes behind `entry`, which `peek` or `early` just returned.
+    /// The entry in `bytes`, which came over a wire and says that it stands at `from`, if that is
+    /// the position, or if only the padding lies between that is said to lie before it: that is
+    /// passed over. The entry lies in `bytes`.
+    pub fn part(&mut self, (from, padded): (u64, bool), bytes: &[u8]) -> Option<Entry> {
+        let passes = from != self.pos;
+        if passes && !(padded && entry::is_padding(self.pos, from, self.chunk)) {
+            return None;
+        }
+        let spot = early::part(bytes, from & (self.chunk - 1), self.chunk)?;
+        // Of what is between nothing but the padding has a number.
+        if spot.stamp != self.seq + 1 + u64::from(passes) {
+            return None;
+        }
+        if passes {
+            (self.pos, self.seq, self.base) = (from, self.seq + 1, ptr::null());
+        }
+        let payload = bytes[entry::payload_offset(spot.frag) as usize..].as_ptr();
+        let (env, flags, frag) = (spot.env, spot.flags, spot.frag);
+        Some(Entry { env, flags, frag, payload, ack: ptr::null(), early: true })
+    }
+
+    /// Goes behind `entry`, which `peek`, `early` or `part` just returned.
     #[inline]
     pub fn pass(&mut self, entry: &Entry) {
         self.pos += entry::entry_bytes(entry.frag);

@@ -18,13 +18,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// What the file's name begins with; process images leave mappings of this name out.
 pub const NAME_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
 pub const MAX_RANKS: u32 = 1024;
 /// Bytes of the text field in a rank's control block.
 pub const TEXT_BYTES: usize = 3072;
+/// Most sockets that a rank has for wires (`early`).
+pub const WIRE_SOCKETS: usize = 64;
 
 /// Record non-deterministic outcomes.
 pub const FT_DETERMINANTS: u32 = 1;
@@ -277,6 +279,8 @@ pub struct RankCtl {
     // Line 5: text for STATE_ABORTED and STATE_DIVERGED. Written by the rank before `state`.
     pub text_len: AtomicU32,
     _pad5: [u32; 15],
+    // Inodes of its sockets for wires, 0: none. Written by the rank.
+    pub wire_inodes: [AtomicU32; WIRE_SOCKETS],
     text: [AtomicU64; TEXT_BYTES / 8],
 }
 
@@ -307,7 +311,13 @@ pub struct ChannelCtl {
     /// Position up to which the receiver has looked at the stream; what it has not taken yet may
     /// begin at `need`, before that.
     pub front: AtomicU64,
-    _pad1: [u64; 5],
+    /// Position up to which the receiver wants nothing of the log any more, however little of that
+    /// is here: what `need` would be if nothing had come early.
+    pub passed: AtomicU64,
+    /// One more than the position of an entry that came by a wire and that only the log can keep:
+    /// the links are to bring it.
+    pub bring: AtomicU64,
+    _pad1: [u64; 3],
     // Line 2: written by the daemon.
     /// Position before which no live rank and no kept checkpoint needs the log.
     pub trim: AtomicU64,
@@ -318,7 +328,14 @@ pub struct ChannelCtl {
     pub here: AtomicU64,
     /// 1: both ranks are one recovery unit, so what is sent is not retained (`unit`).
     pub inner: AtomicU64,
-    _pad2: [u64; 4],
+    /// How often the receiver's node has asked for what a wire brought.
+    pub brought: AtomicU64,
+    _pad2: [u64; 3],
+    // Line 3: written by the sender: what it sends early itself, so that the links need not
+    // (`early::Run`).
+    pub run_from: AtomicU64,
+    pub run_end: AtomicU64,
+    _pad3: [u64; 6],
 }
 
 /// Directory entry: which pool chunk holds chunk number `n` of a channel. Written by the sender.
@@ -334,8 +351,8 @@ pub struct DirEntry {
 }
 
 const _: () = assert!(size_of::<JobHeader>() == 128);
-const _: () = assert!(size_of::<RankCtl>() == 64 * 6 + TEXT_BYTES);
-const _: () = assert!(size_of::<ChannelCtl>() == 192);
+const _: () = assert!(size_of::<RankCtl>() == 64 * 6 + 4 * WIRE_SOCKETS + TEXT_BYTES);
+const _: () = assert!(size_of::<ChannelCtl>() == 256);
 const _: () = assert!(size_of::<DirEntry>() == 32);
 
 impl RankCtl {

@@ -194,6 +194,11 @@ impl SendLog {
         }
     }
 
+    /// Position where the channel to `dst` ends.
+    pub fn position(&self, dst: u32) -> u64 {
+        self.tx[dst as usize].pos
+    }
+
     /// Position that the first entry of the next message to `dst`, `len` bytes long, will have.
     pub fn next_start(&self, dst: u32, len: u64) -> u64 {
         let pos = self.tx[dst as usize].pos;

@@ -66,6 +66,8 @@ pub(crate) struct Inbound {
     mirrors: BTreeMap<Stream, Mirror>,
     /// The connection that stands from each node.
     pub connections: BTreeMap<u32, Arc<Connection>>,
+    /// What of each stream was asked for that a wire had brought.
+    brought: BTreeMap<Stream, u64>,
     /// Ports of the early messages that senders were told, on the connection that stands.
     early: BTreeMap<Stream, u32>,
     answers: Vec<Backward>,
@@ -88,6 +90,7 @@ impl Inbound {
             pools: BTreeMap::new(),
             mirrors: BTreeMap::new(),
             connections: BTreeMap::new(),
+            brought: BTreeMap::new(),
             early: BTreeMap::new(),
             answers: Vec::new(),
             passing: Vec::new(),
@@ -268,6 +271,8 @@ impl Inbound {
             return;
         }
         self.look(stream);
+        self.bring(stream);
+        self.skip(stream);
         self.pool(src);
         let need = kept_from(&self.segment, &self.paths, stream);
         if let (Some(mirror), Some(pool)) =
@@ -278,6 +283,37 @@ impl Inbound {
         self.feed(src);
         self.tell_early(stream);
         self.queue_answers();
+    }
+
+    /// Has what a wire brought carried over the link, if the receiver has asked for it.
+    fn bring(&mut self, stream: Stream) {
+        let wanted = self.segment.channel(stream.0, stream.1).bring.load(Acquire);
+        let have = self.mirrors.get(&stream).map_or(0, Mirror::have);
+        if wanted > have && self.brought.insert(stream, wanted) != Some(wanted) {
+            self.receiver.bring(stream, &mut self.answers);
+        }
+    }
+
+    /// What the receiver of the stream has passed, as it came by a wire, need not come any more.
+    fn skip(&mut self, stream: Stream) {
+        let (segment, (src, dst)) = (Arc::clone(&self.segment), stream);
+        let (channel, chunk) =
+            (segment.channel(src, dst), u64::from(segment.geometry().chunk_bytes));
+        let to = channel.passed.load(Acquire) / chunk * chunk;
+        let lags = self.mirrors.get(&stream).is_some_and(|mirror| mirror.have() < to);
+        if !lags || self.paths.routes(dst) {
+            return;
+        }
+        self.pool(src);
+        if let (Some(mirror), Some(pool)) =
+            (self.mirrors.get_mut(&stream), self.pools.get_mut(&src))
+        {
+            mirror.skip(&segment, pool, to);
+            channel.here.store(to, Release);
+            // The rank says so itself with the next message.
+            channel.need.fetch_max(to, Release);
+            self.receiver.skip(stream, to, &mut self.answers);
+        }
     }
 
     /// Says where the receiver of the stream takes early messages, once. It opens its door when it
@@ -323,7 +359,9 @@ impl Inbound {
                 Backward::Resume { stream, .. }
                 | Backward::Progress { stream, .. }
                 | Backward::Acked { stream, .. }
-                | Backward::Early { stream, .. } => stream,
+                | Backward::Early { stream, .. }
+                | Backward::Skip { stream, .. }
+                | Backward::Bring { stream } => stream,
                 Backward::Held { .. } | Backward::Marked { .. } | Backward::GoOn { .. } => continue,
             };
             if let Some(connection) = self.connections.get(&self.paths.origin(stream)) {
@@ -349,6 +387,10 @@ impl Inbound {
         let ctl = segment.channel(src, dst);
         ctl.need.store(need, Release);
         ctl.front.store(front.max(need), Release);
+        // It says so itself when it runs.
+        ctl.passed.store(0, Release);
+        ctl.bring.store(0, Release);
+        self.brought.remove(&stream);
         let mirror = Mirror::open(&segment, self.pool(src), dst, need);
         let have = mirror.have();
         ctl.here.store(have, Release);

@@ -10,7 +10,8 @@ mod pausing;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::fence;
 use std::time::Duration;
 
 use eyrie_ledger::segment::Segment;
@@ -66,6 +67,8 @@ pub(crate) struct Outbound {
     gate: Gate,
     /// Streams to be looked at.
     fresh: BTreeSet<Stream>,
+    /// Streams of which something may be set aside.
+    aside: BTreeSet<Stream>,
     leaving: VecDeque<(Ticket, Then)>,
     /// What was due is being done just now, so nothing may overtake it.
     leaves: bool,
@@ -94,6 +97,7 @@ impl Outbound {
             logs: BTreeMap::new(),
             gate: Gate::new(own, log_replicas).with_neighbours(neighbours),
             fresh: BTreeSet::new(),
+            aside: BTreeSet::new(),
             leaving: VecDeque::new(),
             leaves: false,
             released: BTreeSet::new(),
@@ -169,9 +173,12 @@ impl Outbound {
         (0..self.ranks()).for_each(|src| self.look_at((src, rank)));
     }
 
-    /// Looks at all that `rank`, which is here, has sent to other nodes.
+    /// Looks at all that `rank`, of which no process runs, has sent to other nodes.
     pub fn look_at_streams_of(&mut self, rank: u32) {
-        (0..self.ranks()).for_each(|dst| self.look_at((rank, dst)));
+        for dst in 0..self.ranks() {
+            early::take_back(self.segment.channel(rank, dst));
+            self.look_at((rank, dst));
+        }
     }
 
     fn look_at(&mut self, stream: Stream) {
@@ -310,6 +317,7 @@ impl Outbound {
         let segment = &*self.segment;
         let effect = peer.sender.answer(answer)?;
         if let Effect::Rewind { stream, .. }
+        | Effect::Skip { stream, .. }
         | Effect::Moved { stream, .. }
         | Effect::Acked { stream, .. } = effect
             && self.paths.routes(stream.1)
@@ -318,12 +326,25 @@ impl Outbound {
         }
         match effect {
             Effect::Rewind { stream, from, need } => {
-                // It may be another process, with another token.
+                // It may be another process, with another token. Who gives something to a wire
+                // looks at this afterwards.
                 early::set_door(segment.rank(stream.1), 0, [0; 2]);
+                fence(SeqCst);
                 self.logs.entry(stream).or_default().rewind(segment, stream, from, need);
                 self.fresh.insert(stream);
                 // What it waits for may have been matched long ago.
                 segment.rank(stream.0).wake();
+            }
+            Effect::Skip { stream, from, need } => {
+                let Some(log) = self.logs.get_mut(&stream) else { return Ok(()) };
+                log.skip(segment, stream, from, need);
+                self.fresh.insert(stream);
+            }
+            Effect::Bring { stream } => {
+                let Some(log) = self.logs.get_mut(&stream) else { return Ok(()) };
+                log.carry(segment, stream);
+                segment.channel(stream.0, stream.1).brought.fetch_add(1, Relaxed);
+                self.fresh.insert(stream);
             }
             Effect::Moved { stream, have, need } => {
                 let Some(log) = self.logs.get_mut(&stream) else { return Ok(()) };
@@ -380,6 +401,14 @@ impl Outbound {
     /// Cuts pieces of all streams with news whose receivers have said where to go on.
     fn cut(&mut self) -> Vec<(Stream, Vec<outlog::Piece>)> {
         let mut all = Vec::new();
+        let logs = &self.logs;
+        self.aside.retain(|stream| {
+            let overdue = logs.get(stream).and_then(OutLog::is_overdue);
+            if overdue == Some(true) {
+                self.fresh.insert(*stream);
+            }
+            overdue.is_some()
+        });
         for stream in std::mem::take(&mut self.fresh) {
             let Some(node) = self.paths.next(stream) else { continue };
             let Some(peer) = self.peers.get_mut(&node) else { continue };
@@ -398,6 +427,9 @@ impl Outbound {
                 if let Some(connection) = &peer.connection {
                     connection.close();
                 }
+            }
+            if log.is_overdue().is_some() {
+                self.aside.insert(stream);
             }
             if !pieces.is_empty() {
                 all.push((stream, pieces));
@@ -434,6 +466,11 @@ impl Outbound {
                 return added;
             }
         }
+    }
+
+    /// Whether something is set aside, and to be looked at before long.
+    pub fn sets_aside(&self) -> bool {
+        !self.aside.is_empty()
     }
 
     /// Pauses that are over, and how long they took together.

@@ -1,12 +1,18 @@
 //! A stream's log on its way to another node: where pieces are cut, and which messages still want
 //! an acknowledgement.
 //!
+//! What the rank gave to a wire (`ledger::early`) is set aside, as long as nothing follows it that
+//! was not: the receiver will have passed it, and say so. If that takes long it is carried.
+//!
 //! Kept true: a piece ends where an entry ends and lies in one chunk; an acknowledgement is written
-//! only into an entry that was found in the log and wants one.
+//! only into an entry that was found in the log and wants one; nothing overtakes what is set aside.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
 
+use eyrie_ledger::early;
 use eyrie_ledger::reader::Damaged;
 use eyrie_ledger::segment::{FT_PROTECT, FT_RETAIN, Segment};
 use eyrie_ledger::walk::{self, Walk};
@@ -15,6 +21,9 @@ use eyrie_protocol::link::wire::{PIECE_BYTES, Stream};
 /// A piece: the position it ends at, and its bytes.
 pub(crate) type Piece = (u64, u64);
 
+/// So long something is set aside. It is not lost by then: nobody has to wait for that who looks.
+const ASIDE: Duration = Duration::from_millis(20);
+
 /// What a walk ended with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
@@ -22,6 +31,14 @@ pub(crate) enum Fault {
     Damaged(#[from] Damaged),
     #[error("the other node wants to go on inside of the entry at position {0}")]
     Inside(u64),
+}
+
+/// A piece that is being cut.
+#[derive(Clone, Copy)]
+struct Open {
+    bytes: u64,
+    /// It is set aside.
+    aside: bool,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +54,12 @@ pub(crate) struct OutLog {
     wanting: BTreeSet<u64>,
     /// Acknowledgements for entries that the sender, which repeats itself, has yet to write.
     early: BTreeSet<u64>,
+    /// What is set aside: pieces, where they begin, and since when.
+    aside: Vec<Piece>,
+    begin: u64,
+    since: Option<Instant>,
+    /// Nothing before this is set aside.
+    carried: u64,
 }
 
 impl OutLog {
@@ -44,6 +67,41 @@ impl OutLog {
     pub fn rewind(&mut self, segment: &Segment, (src, dst): Stream, from: u64, need: u64) {
         *self = OutLog { need: need.min(from), cut: from, have: from, ..OutLog::default() };
         segment.channel(src, dst).need.store(need, Release);
+        self.carry(segment, (src, dst));
+    }
+
+    /// The receiver has passed all before `from`, which begins a chunk.
+    pub fn skip(&mut self, segment: &Segment, stream: Stream, from: u64, need: u64) {
+        self.aside.clear();
+        // What was not walked over yet wants no acknowledgement, as it came early, and may be
+        // released from now on.
+        self.walk = None;
+        self.need = self.need.max(need);
+        self.cut = from;
+        self.moved(segment, stream, from, need);
+    }
+
+    /// What was given to a wire by now is carried.
+    pub fn carry(&mut self, segment: &Segment, (src, dst): Stream) {
+        self.carried = early::run(segment.channel(src, dst)).end;
+    }
+
+    /// Whether something has been set aside for too long, or `None` if nothing is.
+    pub fn is_overdue(&self) -> Option<bool> {
+        let since = self.since.filter(|_| !self.aside.is_empty())?;
+        Some(since.elapsed() >= ASIDE)
+    }
+
+    /// What is in the run is set aside; if that is not so any more of what was, it goes out.
+    fn run(&mut self, segment: &Segment, (src, dst): Stream, out: &mut Vec<Piece>) -> Range<u64> {
+        let run = early::run(segment.channel(src, dst));
+        let run = run.start.max(self.carried)..run.end;
+        let end = self.aside.last().map_or(0, |(end, _)| *end);
+        let stands = run.start <= self.begin && end <= run.end;
+        if !stands || self.is_overdue() == Some(true) {
+            out.append(&mut self.aside);
+        }
+        run
     }
 
     /// Cuts what was published since.
@@ -60,7 +118,8 @@ impl OutLog {
         let Some(mut walk) = walk.or_else(|| self.begin(segment, stream, released)) else {
             return Ok(());
         };
-        let mut bytes = 0;
+        let run = self.run(segment, stream, out);
+        let mut piece = Open { bytes: 0, aside: false };
         let stepped = loop {
             let at = walk.pos();
             let spot = match walk.step(segment) {
@@ -77,18 +136,36 @@ impl OutLog {
             if at < self.cut {
                 break Err(Fault::Inside(at));
             }
-            if bytes > 0 && (bytes + spot.told > PIECE_BYTES || at % chunk == 0) {
-                out.push((at, bytes));
-                bytes = 0;
+            let aside = run.start <= at && walk.pos() <= run.end;
+            let full = piece.bytes + spot.told > PIECE_BYTES || at % chunk == 0;
+            if piece.bytes > 0 && (full || aside != piece.aside) {
+                self.close(at, piece, out);
+                piece.bytes = 0;
             }
-            bytes += spot.told;
+            if piece.bytes == 0 {
+                piece.aside = aside;
+                if aside && self.aside.is_empty() {
+                    (self.begin, self.since) = (at, Some(Instant::now()));
+                }
+            }
+            piece.bytes += spot.told;
             self.cut = walk.pos();
         };
-        if bytes > 0 {
-            out.push((self.cut, bytes));
+        if piece.bytes > 0 {
+            self.close(self.cut, piece, out);
         }
         self.walk = Some(walk);
         stepped
+    }
+
+    /// The piece ends at `end`.
+    fn close(&mut self, end: u64, piece: Open, out: &mut Vec<Piece>) {
+        if piece.aside {
+            self.aside.push((end, piece.bytes));
+        } else {
+            out.append(&mut self.aside);
+            out.push((end, piece.bytes));
+        }
     }
 
     /// Where the walk begins: where acknowledgements may be needed, as far as it is not released

@@ -23,8 +23,8 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     while !shared.is_over() {
         let kicked = shared.was_kicked();
         shared.segment.take_dirty(|src, dst| marked.push((src, dst)));
-        let sent = round(shared, &mut marked);
-        if shared.segment.header().link_early.swap(0, Relaxed) != 0 {
+        let (sent, aside) = round(shared, &mut marked);
+        if shared.segment.header().link_early.swap(0, Relaxed) != 0 || aside {
             early = Some(Instant::now());
         }
         if !sent && !kicked {
@@ -34,10 +34,10 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// One look at everything. Whether anything was sent.
-fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
+/// One look at everything. Whether anything was sent, and whether anything is set aside.
+fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> (bool, bool) {
     let passing = shared.inbound().passing();
-    let (due, sent, missing, answered) = {
+    let (due, sent, aside, missing, answered) = {
         let mut outbound = shared.outbound();
         passing.into_iter().for_each(|stream| outbound.news(stream));
         marked.retain(|stream| {
@@ -48,7 +48,7 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
             !ours
         });
         let (due, sent) = outbound.pass(&shared.waker);
-        (due, sent, outbound.missing(), outbound.answered())
+        (due, sent, outbound.sets_aside(), outbound.missing(), outbound.answered())
     };
     let due_now = !due.is_empty();
     due.into_iter().for_each(|then| then());
@@ -68,7 +68,7 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
         }
     }
     // What came to be done while that was done is due as well.
-    sent || due_now
+    (sent || due_now, aside)
 }
 
 fn sleep(shared: &Arc<Shared>, ticks: bool) {

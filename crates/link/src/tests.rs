@@ -10,3 +10,4 @@ mod strangers;
 mod tls;
 mod units;
 mod unreached;
+mod wires;

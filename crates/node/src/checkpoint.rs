@@ -425,10 +425,9 @@ fn tell_of_place(frozen: &mut Frozen, order: &Order, ctl: &RankCtl) {
     if let Some(mask) = &order.bound {
         frozen.is_bound_to(mask);
     }
-    match ctl.early_inode.load(Ordering::Acquire) {
-        0 => {}
-        inode => frozen.leave_out(u64::from(inode)),
-    }
+    let sockets = ctl.wire_inodes.iter().chain([&ctl.early_inode]);
+    let open = sockets.map(|inode| inode.load(Ordering::Acquire)).filter(|inode| *inode != 0);
+    open.for_each(|inode| frozen.leave_out(u64::from(inode)));
 }
 
 /// Synchronous messages that the rank has acknowledged, of those that it may still look at.

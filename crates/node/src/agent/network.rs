@@ -116,6 +116,11 @@ impl Agent {
         let member = Member { node: own.node, epoch: own.epoch };
         // Datagrams are not encrypted, and would go past the routers.
         let early = if secret.encrypts() || routed { Wish::Never } else { Wish::from_env() };
+        // Who wants large messages to go over a fabric does not want them over TCP.
+        let early = match self.spec.transport {
+            Transport::Tcp => early,
+            _ => early.without_wires(),
+        };
         let way = way(&self.spec.transport, secret.encrypts(), network.here);
         let unreached = tell_unreached(Arc::clone(&self.out), own.epoch);
         let started = way.and_then(|way| {

@@ -220,6 +220,31 @@ impl Receiver {
         Ok(have - inbound.told.have >= self.window / 4)
     }
 
+    /// The receiver, which took messages early, has passed all of the stream before `to`, and all
+    /// that wanted an acknowledgement there has one (`moved` has found it): it is here up to there
+    /// from now on, and comes on from there.
+    pub fn skip(&mut self, stream: Stream, to: u64, out: &mut Vec<Backward>) {
+        self.serials += 1;
+        let (serial, window) = (self.serials, self.window);
+        let Some(inbound) = self.streams.get_mut(&stream).filter(|s| s.attached) else { return };
+        (inbound.serial, inbound.have) = (serial, to);
+        (inbound.need, inbound.front) = (inbound.need.max(to), inbound.front.max(to));
+        inbound.acked = inbound.acked.split_off(&inbound.need);
+        if !inbound.opened {
+            return;
+        }
+        let (need, credit) = (inbound.need, inbound.credit(window).max(inbound.told.credit));
+        inbound.told = Told { have: to, need, credit };
+        out.push(Backward::Skip { stream, serial, from: to, need, credit });
+    }
+
+    /// The receiver cannot keep what a wire brought it.
+    pub fn bring(&self, stream: Stream, out: &mut Vec<Backward>) {
+        if self.streams.get(&stream).is_some_and(|s| s.opened && s.attached) {
+            out.push(Backward::Bring { stream });
+        }
+    }
+
     /// There was no room for a piece: it has to come again when there is.
     pub fn starve(&mut self, stream: Stream, out: &mut Vec<Backward>) {
         if let Some(inbound) = self.streams.get_mut(&stream) {

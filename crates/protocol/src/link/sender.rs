@@ -69,6 +69,16 @@ pub enum Effect {
         stream: Stream,
         position: u64,
     },
+    /// The receiver has passed all before `from`: look at the log again from there on, for pieces.
+    Skip {
+        stream: Stream,
+        from: u64,
+        need: u64,
+    },
+    /// The receiver cannot keep what was given to a wire.
+    Bring {
+        stream: Stream,
+    },
     /// Determinants up to this number are held.
     Held {
         upto: u64,
@@ -245,6 +255,19 @@ impl<T: Copy> Sender<T> {
                 (out.serial, out.next, out.credit) = (Some(serial), from, credit);
                 out.marks.clear();
                 (stream, Effect::Rewind { stream, from, need })
+            }
+            Backward::Skip { stream, serial, from, need, credit } => {
+                let Some(out) = self.open(stream, true) else { return Ok(Effect::Nothing) };
+                if credit < from {
+                    return Err(Wrong::Positions(from, credit));
+                }
+                (out.serial, out.next, out.credit) = (Some(serial), from, credit);
+                out.marks.clear();
+                (stream, Effect::Skip { stream, from, need })
+            }
+            Backward::Bring { stream } => {
+                let Some(_) = self.open(stream, true) else { return Ok(Effect::Nothing) };
+                (stream, Effect::Bring { stream })
             }
             Backward::Progress { stream, have, need, credit } => {
                 let Some(out) = self.open(stream, true) else { return Ok(Effect::Nothing) };

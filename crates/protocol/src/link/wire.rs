@@ -1,9 +1,9 @@
 //! Frames of a link: eight bytes of length and kind, then a body of a fixed form.
 //!
 //! A connection carries the streams of one direction. The node that opened it sends `Open`, `Data`
-//! and `Dets`, a router also `Mark`; the other answers with `Resume`, `Progress`, `Acked`, `Held`
-//! and `Early`, to a router also with `Marked` and `GoOn`. Numbers are little endian; the bytes are
-//! in `docs/formats/link.md`.
+//! and `Dets`, a router also `Mark`; the other answers with `Resume`, `Progress`, `Acked`, `Held`,
+//! `Early`, `Skip` and `Bring`, to a router also with `Marked` and `GoOn`. Numbers are little
+//! endian; the bytes are in `docs/formats/link.md`.
 //!
 //! Kept true: a length beyond the bound is refused before anything is stored for it; what is not
 //! exactly a frame of the direction ends the connection.
@@ -30,6 +30,8 @@ const HELD: u32 = 20;
 const EARLY: u32 = 21;
 const MARKED: u32 = 22;
 const GO_ON: u32 = 23;
+const SKIP: u32 = 24;
+const BRING: u32 = 25;
 
 /// What does not decode.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -103,6 +105,19 @@ pub enum Backward {
     GoOn {
         rank: u32,
         generation: u32,
+    },
+    /// The receiver has passed all before `from`, as it came early: go on from there, as after a
+    /// `Resume`; all else that was said stands.
+    Skip {
+        stream: Stream,
+        serial: u32,
+        from: u64,
+        need: u64,
+        credit: u64,
+    },
+    /// What was given to a wire is to be carried: the receiver cannot keep it.
+    Bring {
+        stream: Stream,
     },
 }
 
@@ -217,6 +232,10 @@ impl Backward {
             Backward::GoOn { rank, generation } => {
                 frame(out, GO_ON, 8, &[rank, generation], &[]);
             }
+            Backward::Skip { stream: (s, d), serial, from, need, credit } => {
+                frame(out, SKIP, 40, &[s, d, serial, 0], &[from, need, credit]);
+            }
+            Backward::Bring { stream: (s, d) } => frame(out, BRING, 8, &[s, d], &[]),
         }
     }
 
@@ -248,9 +267,15 @@ impl Backward {
             }),
             (MARKED, 8) => Ok(Backward::Marked { rank: half(body, 0), generation: half(body, 4) }),
             (GO_ON, 8) => Ok(Backward::GoOn { rank: half(body, 0), generation: half(body, 4) }),
-            (RESUME | PROGRESS | ACKED | HELD | EARLY | MARKED | GO_ON, found) => {
-                Err(WireError::Length { kind, found })
-            }
+            (SKIP, 40) if half(body, 12) == 0 => Ok(Backward::Skip {
+                stream: stream(),
+                serial: half(body, 8),
+                from: word(body, 16),
+                need: word(body, 24),
+                credit: word(body, 32),
+            }),
+            (BRING, 8) => Ok(Backward::Bring { stream: stream() }),
+            (RESUME..=BRING, found) => Err(WireError::Length { kind, found }),
             _ => Err(WireError::Kind(kind)),
         }
     }
@@ -272,6 +297,8 @@ mod tests {
             Backward::Early { stream, port: 40_000, token: [7, 1 << 63] },
             Backward::Marked { rank: 3, generation: 1 << 31 },
             Backward::GoOn { rank: 4, generation: 9 },
+            Backward::Skip { stream, serial: 6, from: 1 << 18, need: 64, credit: 1 << 41 },
+            Backward::Bring { stream },
         ];
         let mut bytes = Vec::new();
         frames.iter().for_each(|f| f.encode(&mut bytes));
@@ -312,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in any::<Vec<u8>>(), kind in 0u32..26) {
+        fn any_bytes_are_decoded_or_refused(bytes in any::<Vec<u8>>(), kind in 0u32..28) {
             let _ = split(&bytes);
             if let Some((Forward::Data { bytes: here, .. }, payload)) = begun(&bytes) {
                 prop_assert!(!here.is_empty() && here.len() < payload);

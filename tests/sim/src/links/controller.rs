@@ -13,6 +13,8 @@ use std::rc::Rc;
 /// A checkpoint of a rank, with its own log.
 pub struct Image {
     pub state: State,
+    /// From where on it needs each stream: less than it has read of what came early.
+    pub need: Vec<u64>,
     pub logs: BTreeMap<u32, Log>,
     pub floors: Vec<u64>,
 }
@@ -46,7 +48,8 @@ impl Controller {
         let ranks = homes.len() as u32;
         let none = vec![0; ranks as usize];
         let beginning = || {
-            Rc::new(Image { state: State::new(ranks), logs: BTreeMap::new(), floors: none.clone() })
+            let (need, floors) = (none.clone(), none.clone());
+            Rc::new(Image { state: State::new(ranks), need, logs: BTreeMap::new(), floors })
         };
         Controller {
             members: Vec::new(),
@@ -112,7 +115,7 @@ impl World {
         let homes = self.controller.homes.clone();
         self.tell(member, Order::Homes(homes));
         for rank in 0..self.controller.homes.len() as u32 {
-            let need = self.controller.kept[rank as usize][0].state.need();
+            let need = self.controller.kept[rank as usize][0].need.clone();
             self.tell(member, Order::Trim { rank, need });
         }
     }
@@ -238,7 +241,7 @@ impl World {
         if kept.len() > 2 {
             kept.remove(0);
         }
-        let need = kept[0].state.need();
+        let need = kept[0].need.clone();
         self.report.images += 1;
         self.tell_all(&Order::Trim { rank, need });
     }

@@ -140,10 +140,28 @@ impl Node {
     pub fn moved(&mut self, world: &mut World, stream: Stream) {
         let Some(have) = self.have.get(&stream).copied() else { return };
         self.look(world, stream);
+        self.skip(world, stream);
+        let have = self.have.get(&stream).copied().unwrap_or(have);
         let need = self.ends.get(&stream).map_or(0, |e| e.0);
         self.logs.entry(stream).or_default().trim(need.min(have));
         self.feed(world, stream.0);
         self.queue_answers(world);
+    }
+
+    /// What a receiver has passed early need not come any more.
+    fn skip(&mut self, world: &mut World, stream: Stream) {
+        let passed = self.passed.get(&stream).copied().unwrap_or(0);
+        let far = world.makes(Mistake::SkipsTooFar) && passed > 0;
+        let to = chunk_of(passed) + if far { CHUNK_BYTES } else { 0 };
+        if self.have.get(&stream).is_none_or(|have| *have >= to) {
+            return;
+        }
+        world.report.skipped += 1;
+        self.logs.insert(stream, Log::default());
+        self.have.insert(stream, to);
+        let ends = self.ends.entry(stream).or_default();
+        ends.0 = ends.0.max(to);
+        self.receiver.skip(stream, to, &mut self.answers);
     }
 
     /// There may be room again for what a rank sends.
@@ -172,7 +190,9 @@ impl Node {
                 Backward::Resume { stream, .. }
                 | Backward::Progress { stream, .. }
                 | Backward::Acked { stream, .. }
-                | Backward::Early { stream, .. } => stream,
+                | Backward::Early { stream, .. }
+                | Backward::Skip { stream, .. }
+                | Backward::Bring { stream } => stream,
                 Backward::Held { .. } | Backward::Marked { .. } | Backward::GoOn { .. } => continue,
             };
             if let Some(connection) = self.standing.get(&self.paths.origin(stream)) {
@@ -197,6 +217,7 @@ impl Node {
 
     fn attach_stream(&mut self, stream: Stream, need: u64) {
         self.ends.insert(stream, (need, need));
+        self.passed.remove(&stream);
         let log = self.logs.entry(stream).or_default();
         log.trim(need);
         let have = log.end(chunk_of(need));
@@ -240,7 +261,9 @@ impl Node {
         self.detach(rank);
         for other in (0..self.paths.ranks()).filter(|r| *r != rank) {
             if self.paths.is_here(other) {
-                let need = self.ends.get(&(rank, other)).map_or(0, |e| e.0);
+                // What no image needs is not kept for a look at the last message either.
+                let floor = self.floors.get(&(rank, other)).copied().unwrap_or(0);
+                let need = self.ends.get(&(rank, other)).map_or(0, |e| e.0).max(floor);
                 self.attach_stream((rank, other), need);
                 if !world.makes(Mistake::AcksLeftBehind) {
                     self.look(world, (rank, other));

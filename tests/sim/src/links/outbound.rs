@@ -64,7 +64,9 @@ impl Node {
     }
 
     fn look_at(&mut self, stream: Stream) {
-        if self.logs.get(&stream).is_some_and(|log| !log.entries.is_empty()) {
+        // Also what is released was there once, and its receiver may have something to say.
+        let released = self.floors.get(&stream).is_some_and(|floor| *floor > 0);
+        if released || self.logs.get(&stream).is_some_and(|log| !log.entries.is_empty()) {
             self.news(stream);
         }
     }
@@ -175,12 +177,23 @@ impl Node {
                 }
                 self.wake(world, stream.0);
             }
+            Effect::Skip { stream, from, need } => {
+                let before = self.ends.get(&stream).map_or(0, |ends| ends.0);
+                self.ends.insert(stream, (need.max(before), need.max(before)));
+                let Some(out) = self.out.get_mut(&stream) else { return Ok(()) };
+                if !world.makes(Mistake::NoSkip) {
+                    out.skip(from, need);
+                }
+                self.fresh.insert(stream);
+                self.wake(world, stream.0);
+            }
             Effect::Acked { stream, position } => {
                 let Some(out) = self.out.get_mut(&stream) else { return Ok(()) };
                 out.acked(self.logs.entry(stream).or_default(), position);
                 self.wake(world, stream.0);
             }
-            Effect::Held { .. } | Effect::Early { .. } | Effect::Nothing => {}
+            Effect::Held { .. } | Effect::Early { .. } | Effect::Bring { .. } | Effect::Nothing => {
+            }
         }
         Ok(())
     }
@@ -212,6 +225,13 @@ impl Node {
             let Some(peer) = peer else { continue };
             peer.sender.news(stream);
             if peer.sender.cut(stream).is_none() {
+                continue;
+            }
+            if world.random.one_in(6) {
+                // It is set aside, as it may come early.
+                self.fresh.insert(stream);
+                let after = 100 + world.random.below(400);
+                world.at(after, Event::Round { at: self.own });
                 continue;
             }
             let Some(out) = self.out.get_mut(&stream) else { continue };

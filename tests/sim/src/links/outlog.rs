@@ -23,6 +23,13 @@ impl OutLog {
         *self = OutLog { need: need.min(from), cut: from, ..OutLog::default() };
     }
 
+    /// The receiver has passed all before `from`.
+    pub fn skip(&mut self, from: u64, need: u64) {
+        (self.cut, self.walk) = (from, None);
+        self.need = self.need.max(need);
+        self.early = self.early.split_off(&need);
+    }
+
     /// Cuts what is new. Err: the other node wants to go on inside of an entry.
     pub fn cut(&mut self, log: &mut Log, floor: u64, out: &mut Vec<Piece>) -> Result<(), u64> {
         // What is released is passed over.

@@ -42,6 +42,8 @@ pub struct Node {
     pub have: BTreeMap<Stream, u64>,
     /// From where on a stream is needed, and how far its receiver has looked.
     pub ends: BTreeMap<Stream, (u64, u64)>,
+    /// Before which position nothing of a stream is wanted, however little of it is here.
+    pub passed: BTreeMap<Stream, u64>,
     /// What is not needed of each stream before.
     pub floors: BTreeMap<Stream, u64>,
     pub out: Cuts,
@@ -67,6 +69,7 @@ impl Node {
             logs: BTreeMap::new(),
             have: BTreeMap::new(),
             ends: BTreeMap::new(),
+            passed: BTreeMap::new(),
             floors: BTreeMap::new(),
             out: Cuts::new(),
             fresh: BTreeSet::new(),
@@ -120,7 +123,7 @@ impl Node {
             let own = self.floors.entry((rank, dst)).or_default();
             *own = (*own).max(*floor);
         }
-        self.attach(world, rank, &image.state.need());
+        self.attach(world, rank, &image.need);
         let life = world.truth.life(rank);
         let state = image.state.clone();
         let process = Process { incarnation, state, waits: None, life, done: false, awake: false };
@@ -143,10 +146,16 @@ impl Node {
     /// What is needed to bring a rank back.
     pub fn image(&self, rank: u32) -> Option<Rc<Image>> {
         let state = self.processes.get(&rank)?.state.clone();
+        let need = (0..).zip(state.need()).map(|(src, at)| {
+            let here = self.have.get(&(src, rank)).copied().unwrap_or(u64::MAX);
+            let told = self.ends.get(&(src, rank)).map_or(0, |ends| ends.0);
+            at.min(here.max(told))
+        });
+        let need = need.collect();
         let streams = || (0..self.paths.ranks()).map(|dst| (rank, dst));
         let logs = streams().filter_map(|s| Some((s.1, self.logs.get(&s)?.clone()))).collect();
         let floors = streams().map(|s| self.floors.get(&s).copied().unwrap_or(0)).collect();
-        Some(Rc::new(Image { state, logs, floors }))
+        Some(Rc::new(Image { state, need, logs, floors }))
     }
 
     /// Where its ranks stand, for a run that does not end.
@@ -248,11 +257,12 @@ impl Node {
         let (src, rank) = stream;
         let Some(process) = self.processes.get_mut(&rank) else { return false };
         let (mut at, number) = process.state.received[src as usize];
-        let Some(log) = self.logs.get_mut(&stream) else { return false };
-        if let Some(pad) = log.at(at).filter(|e| e.pad) {
+        let early = self.early(world, stream, at);
+        let log = early.as_ref().or_else(|| self.logs.get(&stream));
+        if let Some(pad) = log.and_then(|log| log.at(at)).filter(|e| e.pad) {
             at += pad.size;
         }
-        let Some(entry) = log.entries.get_mut(&at) else { return false };
+        let Some(entry) = log.and_then(|log| log.at(at)).copied() else { return false };
         if !world.is_lost(self.own) {
             let content = world.truth.content(stream, number, world.truth.life(src));
             if (entry.number, entry.content) != (number, content) {
@@ -264,12 +274,22 @@ impl Node {
         }
         // Also by one that is declared dead, as long as the sender has not heard of that.
         world.truth.matched(stream, number);
-        entry.acked = true;
         let end = at + entry.size;
+        let mut need = at;
+        match early {
+            Some(_) => need = need.min(self.have.get(&stream).copied().unwrap_or(0)),
+            None => {
+                let entry = self.logs.get_mut(&stream).and_then(|log| log.entries.get_mut(&at));
+                entry.into_iter().for_each(|entry| entry.acked = true);
+            }
+        }
+        let Some(process) = self.processes.get_mut(&rank) else { return false };
         process.state.received[src as usize] = (end, number + 1);
         process.state.pc += 1;
         // A program may still look at the last one.
-        self.ends.insert(stream, (at, end));
+        let before = self.ends.get(&stream).map_or(0, |ends| ends.0);
+        self.ends.insert(stream, (need.max(before), end));
+        self.passed.insert(stream, at);
         if self.paths.is_here(src) {
             self.wake(world, src);
         } else {
@@ -277,5 +297,25 @@ impl Node {
             self.kick(world);
         }
         true
+    }
+
+    /// The log of a sender elsewhere, if the message at `at` comes early from there: one that wants
+    /// no acknowledgement, and that is not here. What is lost with its node then is not lost.
+    fn early(&self, world: &mut World, stream: Stream, at: u64) -> Option<Log> {
+        let (src, _) = stream;
+        let is_here = self.paths.is_here(src) || self.have.get(&stream)? > &at;
+        if is_here || !world.random.one_in(2) {
+            return None;
+        }
+        let sends = |node: &&Node| node.processes.contains_key(&src);
+        let from = world.nodes.values().filter(|node| world.is_reached(node.own)).find(sends)?;
+        let log = from.logs.get(&stream)?;
+        let next = log.at(at).map_or(at, |entry| if entry.pad { at + entry.size } else { at });
+        let found = log.at(next).filter(|entry| !entry.sync && !entry.pad)?;
+        let mut early = Log::default();
+        early.entries.extend(log.at(at).filter(|e| e.pad).map(|pad| (at, *pad)));
+        early.entries.insert(next, *found);
+        world.report.early += 1;
+        Some(early)
     }
 }

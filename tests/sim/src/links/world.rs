@@ -40,10 +40,14 @@ pub enum Mistake {
     CreditIgnored,
     /// What had no room is not asked for again.
     StarvedForgotten,
+    /// What is in the chunk that a receiver has come to early counts as passed.
+    SkipsTooFar,
+    /// The sender does not go on where the receiver has come to early.
+    NoSkip,
 }
 
 impl Mistake {
-    pub const ALL: [Mistake; 12] = [
+    pub const ALL: [Mistake; 14] = [
         Mistake::StaleTaken,
         Mistake::WatermarkKept,
         Mistake::NoRewind,
@@ -56,6 +60,8 @@ impl Mistake {
         Mistake::TornKept,
         Mistake::CreditIgnored,
         Mistake::StarvedForgotten,
+        Mistake::SkipsTooFar,
+        Mistake::NoSkip,
     ];
 }
 
@@ -71,6 +77,9 @@ pub struct Report {
     pub half_open: u64,
     pub doubled: u64,
     pub starved: u64,
+    /// Messages that were taken early, and how often what was passed so was left out.
+    pub early: u64,
+    pub skipped: u64,
     pub images: u64,
     pub restored: u64,
     pub nodes_lost: u64,
@@ -91,6 +100,8 @@ impl Report {
         self.half_open += other.half_open;
         self.doubled += other.doubled;
         self.starved += other.starved;
+        self.early += other.early;
+        self.skipped += other.skipped;
         self.images += other.images;
         self.restored += other.restored;
         self.nodes_lost += other.nodes_lost;
@@ -105,8 +116,8 @@ impl std::fmt::Display for Report {
         write!(
             f,
             "{} events, {} faults, {} messages in {} pieces, {} connections ({} broken, {} of them \
-             half open, {} doubled), {} times no room, {} images, {} ranks started, {} moved, {} \
-             nodes lost, {} cut off, {} callers fenced",
+             half open, {} doubled), {} times no room, {} early ({} skips), {} images, {} ranks \
+             started, {} moved, {} nodes lost, {} cut off, {} callers fenced",
             self.events,
             self.faults,
             self.messages,
@@ -116,6 +127,8 @@ impl std::fmt::Display for Report {
             self.half_open,
             self.doubled,
             self.starved,
+            self.early,
+            self.skipped,
             self.images,
             self.restored,
             self.moved,
