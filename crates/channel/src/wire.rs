@@ -376,7 +376,7 @@ impl Wires {
     }
 
     /// The entry at the position of `reader`, if a wire has brought it. Valid until the next call
-    /// for the same source. `Err`: the wire has ended.
+    /// for the same source.
     pub fn entry(&mut self, seg: &Segment, reader: &mut Reader) -> Option<Entry> {
         let (ctl, src) = (seg.rank(self.rank), reader.src());
         let wire = self.from[src as usize].as_mut()?;

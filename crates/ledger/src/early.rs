@@ -145,10 +145,9 @@ impl Prefix {
 /// The entry in `bytes`, which stands at `offset` of a chunk of `chunk` bytes: a whole message that
 /// wants no acknowledgement.
 pub fn entry(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
-    let head = bytes.first_chunk::<{ HEADER_BYTES as usize }>()?;
-    let spot = Spot::of(head, offset, chunk)?;
+    let spot = part(bytes, offset, chunk)?;
     let whole = spot.flags == entry::FIRST | entry::LAST && spot.frag == spot.env.len;
-    (whole && spot.frag <= MOST_BYTES && spot.told == bytes.len() as u64).then_some(spot)
+    (whole && spot.frag <= MOST_BYTES).then_some(spot)
 }
 
 /// The entry in `bytes`, which came over a wire: of a message that wants no acknowledgement.

@@ -12,6 +12,7 @@ use crate::early;
 use crate::entry::{self, Envelope, Header};
 use crate::segment::Segment;
 use crate::sendlog::dir_index;
+use crate::walk::Spot;
 
 /// One entry, as read.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,13 @@ impl Entry {
 
     pub fn is_last(&self) -> bool {
         self.flags & entry::LAST != 0
+    }
+
+    /// The entry that was found in `bytes`, where it begins.
+    fn in_bytes(spot: &Spot, bytes: &[u8]) -> Entry {
+        let payload = bytes[entry::payload_offset(spot.frag) as usize..].as_ptr();
+        let (env, flags, frag) = (spot.env, spot.flags, spot.frag);
+        Entry { env, flags, frag, payload, ack: ptr::null(), early: true }
     }
 
     /// Tells the sender that the message was matched (or, if remote, read).
@@ -145,9 +153,7 @@ impl Reader {
         if spot.stamp != self.seq + 1 {
             return None;
         }
-        let payload = bytes[entry::payload_offset(spot.frag) as usize..].as_ptr();
-        let (env, flags, frag) = (spot.env, spot.flags, spot.frag);
-        Some(Entry { env, flags, frag, payload, ack: ptr::null(), early: true })
+        Some(Entry::in_bytes(&spot, bytes))
     }
 
     /// The entry in `bytes`, which came over a wire and says that it stands at `from`, if that is
@@ -166,9 +172,7 @@ impl Reader {
         if passes {
             (self.pos, self.seq, self.base) = (from, self.seq + 1, ptr::null());
         }
-        let payload = bytes[entry::payload_offset(spot.frag) as usize..].as_ptr();
-        let (env, flags, frag) = (spot.env, spot.flags, spot.frag);
-        Some(Entry { env, flags, frag, payload, ack: ptr::null(), early: true })
+        Some(Entry::in_bytes(&spot, bytes))
     }
 
     /// Goes behind `entry`, which `peek`, `early` or `part` just returned.

@@ -279,7 +279,7 @@ pub struct RankCtl {
     // Line 5: text for STATE_ABORTED and STATE_DIVERGED. Written by the rank before `state`.
     pub text_len: AtomicU32,
     _pad5: [u32; 15],
-    // Inodes of its sockets for wires, 0: none. Written by the rank.
+    /// Inodes of its sockets for wires, 0: none. Written by the rank.
     pub wire_inodes: [AtomicU32; WIRE_SOCKETS],
     text: [AtomicU64; TEXT_BYTES / 8],
 }
@@ -332,7 +332,7 @@ pub struct ChannelCtl {
     pub brought: AtomicU64,
     _pad2: [u64; 3],
     // Line 3: written by the sender: what it sends early itself, so that the links need not
-    // (`early::Run`).
+    // (`early::run`).
     pub run_from: AtomicU64,
     pub run_end: AtomicU64,
     _pad3: [u64; 6],

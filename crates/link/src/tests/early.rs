@@ -12,16 +12,21 @@ use eyrie_ledger::segment::{FT_LOGGED, Segment};
 use super::jobs::{NEVER, geometry, join, receive, send};
 use crate::testing::Cluster;
 
-/// Messages to and fro, of which there are no two under way at the same time, until `enough`.
-/// Returns how many.
-fn exchange(segments: [&'static Segment; 2], enough: impl Fn(u32) -> bool) -> u32 {
+/// Messages to and fro, of which there are no two under way at the same time, until `enough`: the
+/// `numbers` of those that are sent. Returns how many.
+pub(super) fn exchange(
+    segments: [&'static Segment; 2],
+    numbers: fn(u32) -> u32,
+    enough: impl Fn(u32) -> bool,
+) -> u32 {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let answering = scope.spawn(|| {
             let mut end = join(segments[1], 1);
             let mut number = 0;
-            while receive(&mut end, 0, number, &over) {
-                send(&mut end, 0, number, 0);
+            while receive(&mut end, 0, numbers(number), &over) {
+                send(&mut end, 0, numbers(number), 0);
+                end.leave();
                 number += 1;
             }
             number
@@ -29,8 +34,9 @@ fn exchange(segments: [&'static Segment; 2], enough: impl Fn(u32) -> bool) -> u3
         let mut end = join(segments[0], 0);
         let mut number = 0;
         while !enough(number) {
-            send(&mut end, 1, number, 0);
-            assert!(receive(&mut end, 1, number, &NEVER));
+            send(&mut end, 1, numbers(number), 0);
+            end.leave();
+            assert!(receive(&mut end, 1, numbers(number), &NEVER));
             number += 1;
         }
         over.store(true, Relaxed);
@@ -39,7 +45,7 @@ fn exchange(segments: [&'static Segment; 2], enough: impl Fn(u32) -> bool) -> u3
     })
 }
 
-fn taken(segment: &Segment, rank: u32) -> u64 {
+pub(super) fn taken(segment: &Segment, rank: u32) -> u64 {
     segment.rank(rank).early_taken.load(Relaxed)
 }
 
@@ -48,9 +54,11 @@ fn small_messages_come_early_and_once() {
     let cluster = Cluster::new(2, geometry(2, 1024), FT_LOGGED, 1);
     let segments = [0, 1].map(|r| cluster.attach(r, &[0, 0]));
     // Both take some early, however slow this machine is.
-    let count = exchange(segments, |number| {
-        number >= 300 && (0..2).all(|r| taken(segments[r], r as u32) > 10)
-    });
+    let count = exchange(
+        segments,
+        |n| n,
+        |number| number >= 300 && (0..2).all(|r| taken(segments[r], r as u32) > 10),
+    );
     assert!((0..2).all(|r| taken(segments[r], r as u32) <= u64::from(count)));
     assert_eq!(cluster.node(0).links.refused().malformed, 0);
 }
@@ -59,12 +67,16 @@ fn small_messages_come_early_and_once() {
 fn cut_connections_and_early_messages_go_together() {
     let cluster = Cluster::new(2, geometry(2, 1024), FT_LOGGED, 1);
     let segments = [0, 1].map(|r| cluster.attach(r, &[0, 0]));
-    exchange(segments, |number| {
-        if number % 50 == 49 {
-            cluster.node(number / 50 % 2).links.cut();
-        }
-        number >= 600 && taken(segments[1], 1) > 10
-    });
+    exchange(
+        segments,
+        |n| n,
+        |number| {
+            if number % 50 == 49 {
+                cluster.node(number / 50 % 2).links.cut();
+            }
+            number >= 600 && taken(segments[1], 1) > 10
+        },
+    );
 }
 
 /// Where `rank` takes early messages, once it says so.
@@ -104,7 +116,7 @@ fn what_strangers_send_is_passed_over() {
                 asked.store(sent > 100, Relaxed);
             }
         });
-        exchange(segments, |number| number >= 400 && asked.load(Relaxed));
+        exchange(segments, |n| n, |number| number >= 400 && asked.load(Relaxed));
         over.store(true, Relaxed);
         stranger.join().unwrap();
     });

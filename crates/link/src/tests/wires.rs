@@ -9,46 +9,15 @@ use std::thread;
 
 use eyrie_channel::Endpoint;
 use eyrie_ledger::early::{self, FRAME_BYTES, PREFIX_BYTES, Prefix};
-use eyrie_ledger::segment::{FT_LOGGED, Segment};
+use eyrie_ledger::segment::FT_LOGGED;
 
+use super::early::{exchange, taken};
 use super::jobs::{NEVER, geometry, join, receive, send};
 use crate::testing::Cluster;
 
 /// The message with this number among those of 100 000 bytes.
 fn large(number: u32) -> u32 {
     7 * number + 4
-}
-
-/// Large messages to and fro until `enough`; returns how many.
-fn exchange(segments: [&'static Segment; 2], enough: impl Fn(u32) -> bool) -> u32 {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let answering = scope.spawn(|| {
-            let mut end = join(segments[1], 1);
-            let mut number = 0;
-            while receive(&mut end, 0, large(number), &over) {
-                send(&mut end, 0, large(number), 0);
-                end.leave();
-                number += 1;
-            }
-            number
-        });
-        let mut end = join(segments[0], 0);
-        let mut number = 0;
-        while !enough(number) {
-            send(&mut end, 1, large(number), 0);
-            end.leave();
-            assert!(receive(&mut end, 1, large(number), &NEVER));
-            number += 1;
-        }
-        over.store(true, Relaxed);
-        assert_eq!(answering.join().unwrap(), number);
-        number
-    })
-}
-
-fn taken(segment: &Segment, rank: u32) -> u64 {
-    segment.rank(rank).early_taken.load(Relaxed)
 }
 
 #[test]
@@ -60,7 +29,7 @@ fn large_messages_come_early_and_once_and_what_has_come_is_left_out() {
         let sent = cluster.node(0).links.status()[0].sent_bytes;
         segments[1].channel(0, 1).here.load(Acquire) > sent
     };
-    let count = exchange(segments, |number| {
+    let count = exchange(segments, large, |number| {
         number >= 200 && left_out() && (0..2).all(|r| taken(segments[r], r as u32) > 10)
     });
     assert!((0..2).all(|r| taken(segments[r], r as u32) <= u64::from(count)));
@@ -72,7 +41,7 @@ fn large_messages_come_early_and_once_and_what_has_come_is_left_out() {
 fn cut_connections_and_wires_go_together() {
     let cluster = Cluster::new(2, geometry(2, 1024), FT_LOGGED, 1);
     let segments = [0, 1].map(|r| cluster.attach(r, &[0, 0]));
-    exchange(segments, |number| {
+    exchange(segments, large, |number| {
         if number % 50 == 49 {
             cluster.node(number / 50 % 2).links.cut();
         }
@@ -157,7 +126,7 @@ fn who_calls_and_is_nobody_is_hung_up_on() {
                 asked.store(calls > 100, Relaxed);
             }
         });
-        exchange(segments, |number| number >= 200 && asked.load(Relaxed));
+        exchange(segments, large, |number| number >= 200 && asked.load(Relaxed));
         over.store(true, Relaxed);
         stranger.join().unwrap();
     });
