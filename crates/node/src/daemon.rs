@@ -7,8 +7,9 @@
 use crate::agent::{self, Agent, BeginError, Network};
 use crate::at_rest::{self, AtRestError};
 use crate::ha::{HaError, Place, Watch};
-use crate::home;
+use crate::home::{self, LOCK};
 use crate::line::{self, Caller};
+use crate::lodging;
 use crate::points;
 use crate::post::Post;
 use crate::reap;
@@ -22,6 +23,7 @@ use eyrie_control::gateway::{Clusters, HOME};
 use eyrie_control::node::Enlist;
 use eyrie_tls::{Routes, Secret};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
@@ -65,7 +67,9 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     // limit then fails like one on a full disk.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let folder = PathBuf::from(OsStr::from_bytes(&enlist.folder));
-    let lodged = enlist.lodged;
+    // Around it lies what its keeper keeps: this node's as long as its lock is there.
+    let lodging = folder.parent().filter(|_| enlist.lodged).map(Path::to_path_buf);
+    let lodging = lodging.and_then(|around| Some((File::open(around.join(LOCK)).ok()?, around)));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -74,9 +78,11 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     let kept = runtime.block_on(local.run_until(serve(enlist, &folder, prefix)));
     reap::clear();
     if !matches!(kept, Ok(true)) {
-        let around = folder.parent().filter(|_| lodged);
-        // Nobody listens any more.
-        let _ = home::remove_folder(around.unwrap_or(&folder));
+        match &lodging {
+            Some((lock, around)) => lodging::remove(around, lock),
+            // Nobody listens any more.
+            None => drop(home::remove_folder(&folder)),
+        }
     }
     kept.map(|_| ())
 }

@@ -23,7 +23,7 @@ pub fn lock_of(folder: &Path) -> Option<File> {
 }
 
 /// Whether a file is the one that is at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
+pub fn is_at(file: &File, path: &Path) -> bool {
     let number = |m: fs::Metadata| (m.dev(), m.ino());
     let there = fs::metadata(path).map(number);
     there.is_ok_and(|there| file.metadata().map(number).is_ok_and(|ours| ours == there))

@@ -2,12 +2,14 @@
 //!
 //! Kept true: a folder appears under its name only once its `lock` is held, and that is held
 //! (flock, inherited) as long as the node's keeper or its daemon lives. One whose lock is free
-//! is a dead node's and is removed; one without a lock was kept. Machines that share a home
-//! leave each other's folders alone.
+//! is a dead node's and is removed; one without a lock was kept. Who removes one that is in use
+//! (keeper and daemon both do, one after the other) takes it out of its place first, and only if
+//! its lock is what lies there: the next node of that name may have come. Machines that share a
+//! home leave each other's folders alone.
 
 use crate::at_rest;
-use crate::home::{HomeError, LOCK, private_dir};
-use crate::lock::{lock_of, try_lock};
+use crate::home::{HomeError, LOCK, private_dir, remove_folder};
+use crate::lock::{is_at, lock_of, try_lock};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,6 +21,8 @@ use std::time::{Duration, Instant};
 /// How long the node of that name, of a job that was saved a moment ago, has to end.
 const ENDING: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
+/// What begins the name of a folder that is being removed.
+const GONE: &str = ".gone-";
 
 /// Storage of one node.
 #[derive(Debug)]
@@ -66,12 +70,25 @@ impl Lodging {
     }
 
     pub fn remove(self) {
-        let _ = at_rest::remove_dir_all(&self.path);
+        remove(&self.path, &self.lock);
     }
 
     /// It stays, and is never taken for that of a dead node.
     pub fn keep(self) {
         let _ = fs::remove_file(self.path.join(LOCK));
+    }
+}
+
+/// Removes a folder whose lock this node holds, or has opened; nothing, if that is not there any
+/// more. What a writer that is about to end still puts there goes, too.
+pub fn remove(path: &Path, lock: &File) {
+    let Some(name) = path.file_name().filter(|_| is_at(lock, &path.join(LOCK))) else { return };
+    let mut gone = OsString::from(GONE);
+    gone.push(name);
+    gone.push(format!("-{}", std::process::id()));
+    let gone = path.with_file_name(gone);
+    if fs::rename(path, &gone).is_ok() {
+        let _ = remove_folder(&gone);
     }
 }
 
@@ -94,14 +111,18 @@ fn put(unborn: &Path, path: &Path, end: Instant) -> io::Result<()> {
     }
 }
 
-/// Removes what dead nodes have left. One that is being made is not touched: it has a name of its
-/// own, and is locked a moment later.
+/// Removes what dead nodes have left, also in the middle of removing it. One that is being made is
+/// not touched: it has a name of its own, and is locked a moment later.
 fn sweep(nodes: &Path) {
     let Ok(list) = fs::read_dir(nodes) else { return };
     for path in list.flatten().map(|e| e.path()) {
-        let hidden = path.file_name().is_none_or(|n| n.as_bytes().starts_with(b"."));
-        let dead = if hidden { None } else { lock_of(&path) };
-        if dead.is_some() {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let gone = name.starts_with(GONE.as_bytes());
+        if name.starts_with(b".") && !gone {
+            continue;
+        }
+        let dead = lock_of(&path);
+        if dead.is_some() || (gone && !path.join(LOCK).exists()) {
             let _ = at_rest::remove_dir_all(&path);
         }
     }
@@ -128,6 +149,30 @@ mod tests {
         assert!(!dead_path.exists() && live.path.exists() && kept_path.exists());
         let nodes = live.path.parent().unwrap();
         assert_eq!(fs::read_dir(nodes).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn who_removes_late_leaves_the_next_node_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let before = Lodging::create(home.path(), "abcd-0").unwrap();
+        // A daemon, and then its keeper.
+        let lock = File::open(before.path.join(LOCK)).unwrap();
+        remove(&before.path, &lock);
+        assert!(!before.path.exists());
+        let next = Lodging::create(home.path(), "abcd-0").unwrap();
+        remove(&before.path, &lock);
+        before.remove();
+        assert!(next.path.join(LOCK).exists());
+        let nodes = folder(home.path());
+        assert_eq!(fs::read_dir(&nodes).unwrap().count(), 1);
+        // Both were killed while they removed it.
+        for (name, locked) in [("one", true), ("other", false)] {
+            let gone = nodes.join(format!("{GONE}{name}"));
+            fs::create_dir(&gone).unwrap();
+            fs::write(gone.join(if locked { LOCK } else { "store" }), "").unwrap();
+        }
+        Lodging::create(home.path(), "abcd-1").unwrap();
+        assert_eq!(fs::read_dir(&nodes).unwrap().count(), 2);
     }
 
     #[test]
