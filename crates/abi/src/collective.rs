@@ -10,7 +10,7 @@ use crate::repr::*;
 use crate::shim::shims;
 
 /// An array of counts or displacements in the form that the machine reads.
-trait IntsOf {
+pub(crate) trait IntsOf {
     fn ints(self) -> Ints;
 }
 
@@ -33,7 +33,7 @@ impl IntsOf for *const isize {
 }
 
 /// The types of alltoallw by rank; only asked for when they are significant.
-fn types_at(at: *const Datatype) -> impl Fn(usize) -> Handle {
+pub(crate) fn types_at(at: *const Datatype) -> impl Fn(usize) -> Handle {
     move |rank| {
         if at.is_null() {
             return Handle(0);

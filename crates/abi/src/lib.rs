@@ -19,6 +19,7 @@ mod repr;
 mod shim;
 
 mod attr;
+mod begun;
 mod collective;
 mod comm;
 mod complete;
@@ -31,6 +32,7 @@ mod env;
 mod errhandler;
 mod group;
 mod info;
+mod neighbour;
 mod op;
 mod p2p;
 mod pack;

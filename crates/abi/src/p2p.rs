@@ -98,6 +98,31 @@ shims! {
         )?;
         put_status(status, &s, false);
     }
+    fn PMPI_Isendrecv | PMPI_Isendrecv_c (
+        sbuf: ConstBuf, scount: Count, stype: Datatype, dest: c_int, stag: c_int,
+        rbuf: Buf, rcount: Count, rtype: Datatype, source: c_int, rtag: c_int,
+        comm: Comm, request: *mut Request) on comm; |m| {
+        let (scount, sdt) = (scount.wide(), stype.core());
+        let (rcount, rdt) = (rcount.wide(), rtype.core());
+        check_buf(sbuf, scount, sdt)?;
+        check_buf(rbuf, rcount, rdt)?;
+        let r = m.isendrecv(
+            sbuf.cast(), scount, sdt, rank_in(dest), tag_in(stag),
+            rbuf.cast(), rcount, rdt, rank_in(source), tag_in(rtag), comm.core(),
+        )?;
+        put(request, Request::of(r))?;
+    }
+    fn PMPI_Isendrecv_replace | PMPI_Isendrecv_replace_c (
+        buf: Buf, count: Count, datatype: Datatype, dest: c_int, stag: c_int,
+        source: c_int, rtag: c_int, comm: Comm, request: *mut Request) on comm; |m| {
+        let (count, dt) = (count.wide(), datatype.core());
+        check_buf(buf, count, dt)?;
+        let r = m.isendrecv_replace(
+            buf.cast(), count, dt, rank_in(dest), tag_in(stag), rank_in(source), tag_in(rtag),
+            comm.core(),
+        )?;
+        put(request, Request::of(r))?;
+    }
     fn PMPI_Start (request: *mut Request); |m| {
         start(m, get(request)?.core())?;
     }

@@ -52,6 +52,7 @@ impl Machine {
 
     /// Ends a finished request: its status, with its error if it had one.
     fn take(&mut self, req: &mut Handle) -> (Status, Option<Class>) {
+        self.put_together(*req);
         let Some(r) = self.engine.reqs.get_mut(*req) else { return (Status::EMPTY, None) };
         if r.state != State::Done {
             return (Status::EMPTY, None);
@@ -151,7 +152,6 @@ impl Machine {
         reqs.iter().position(done)
     }
 
-    /// `None`: no active request.
     /// `None`: no active request.
     pub fn waitany(&mut self, reqs: &mut [Handle]) -> Res<Option<Found>> {
         if !self.actives(reqs)? {
@@ -294,6 +294,7 @@ impl Machine {
         if !self.poll_call(Call::GetStatus, |m| m.engine.is_done(req)) {
             return Ok(None);
         }
+        self.put_together(req);
         Ok(self.request(req).map(|r| r.status))
     }
 

@@ -373,6 +373,7 @@ impl Machine {
             status: crate::status::Status::EMPTY,
             error: None,
             orphan: false,
+            part_of: None,
             template: None,
             op,
         })

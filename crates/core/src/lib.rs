@@ -24,6 +24,7 @@ mod env;
 mod matching;
 #[cfg(test)]
 mod p2p_tests;
+mod parts;
 mod persistent;
 mod probe;
 mod receiving;

@@ -48,7 +48,12 @@ impl Machine {
         self.persistent(&c, comm, Template::Recv { data, source, tag })
     }
 
-    fn persistent(&mut self, comm: &Rc<Comm>, handle: Handle, template: Template) -> Res<Handle> {
+    pub(crate) fn persistent(
+        &mut self,
+        comm: &Rc<Comm>,
+        handle: Handle,
+        template: Template,
+    ) -> Res<Handle> {
         let req = self.new_request(comm, handle, Op::Nothing)?;
         if let Some(r) = self.engine.reqs.get_mut(req) {
             r.state = State::Inactive;
@@ -66,6 +71,8 @@ impl Machine {
         }
         let comm = r.comm.clone();
         match template {
+            // SAFETY: the program promised the buffers with the request.
+            Template::Plan(plan) => unsafe { self.begin_plan(req, plan)? },
             Template::Send { mode, data, dest, tag } => match peer(&comm, dest)? {
                 None => self.activate(req, Op::Nothing, State::Done, Status::EMPTY),
                 Some(dest) => {

@@ -138,6 +138,9 @@ impl Machine {
     pub(crate) fn finish(&mut self, req: Handle) {
         let Some(r) = self.engine.reqs.get_mut(req) else { return };
         r.state = State::Done;
+        if r.part_of.is_some() {
+            return self.part_done(req);
+        }
         if r.orphan {
             self.engine.reqs.remove(req);
         }

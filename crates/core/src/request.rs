@@ -5,6 +5,7 @@ use std::rc::Rc;
 use eyrie_ledger::reader::Reader;
 use eyrie_ledger::sendlog::Outgoing;
 
+use crate::coll::Plan;
 use crate::comm::Comm;
 use crate::datatype::Datatype;
 use crate::error::Class;
@@ -123,13 +124,34 @@ pub struct RecvOp {
 pub enum Op {
     Send(SendOp),
     Recv(RecvOp),
+    /// Sends and receives of its own, and what is done with what they bring.
+    Parts(Parts),
     /// To or from MPI_PROC_NULL, or already consumed.
     Nothing,
+}
+
+/// An operation of several messages, each of which is a request that goes when it is done.
+pub struct Parts {
+    /// Of those that are not done; one more while they are begun.
+    pub left: u32,
+    /// Its status is that of its receive.
+    pub received: bool,
+    pub keep: Keep,
+}
+
+/// What an operation of several messages needs until it is complete.
+pub enum Keep {
+    Nothing,
+    /// What is sent.
+    Bytes(Vec<u8>),
+    Plan(Rc<Plan>),
 }
 
 /// How a persistent request starts.
 #[derive(Clone)]
 pub enum Template {
+    Plan(Rc<Plan>),
+
     Send { mode: SendMode, data: Data, dest: i32, tag: i32 },
     Recv { data: Data, source: i32, tag: i32 },
 }
@@ -151,6 +173,8 @@ pub struct Request {
     pub error: Option<Class>,
     /// The program freed it while it was active: it goes when it is done.
     pub orphan: bool,
+    /// It is one of the messages of this one.
+    pub part_of: Option<Handle>,
     pub template: Option<Box<Template>>,
     pub op: Op,
 }

@@ -50,8 +50,13 @@ impl Operands {
 }
 
 impl Machine {
-    /// `list[0] op list[1] op ...`, neighbours first; returns where it is.
-    unsafe fn balanced(&mut self, r: &Reduction, list: &mut [*mut u8], count: u64) -> Res<*mut u8> {
+    /// `list[0] op list[1] op ...`, neighbours first; returns where it is. One operand at least.
+    pub(super) unsafe fn balanced(
+        &mut self,
+        r: &Reduction,
+        list: &mut [*mut u8],
+        count: u64,
+    ) -> Res<*mut u8> {
         let mut step = 1;
         while step < list.len() {
             for low in (0..list.len() - step).step_by(2 * step) {

@@ -171,10 +171,15 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Room for `bytes` bytes.
     pub(super) fn bytes(bytes: u64) -> Res<Scratch> {
+        Scratch::with(bytes, INLINE_WORDS)
+    }
+
+    /// The same, on the stack up to so many words.
+    fn with(bytes: u64, inline_words: usize) -> Res<Scratch> {
         let bytes = usize::try_from(bytes).map_err(|_| class::NO_MEM)?;
         let words = bytes.div_ceil(size_of::<u128>());
         let mut heap = Vec::new();
-        if words > INLINE_WORDS {
+        if words > inline_words {
             heap.try_reserve_exact(words).map_err(|_| class::NO_MEM)?;
         }
         Ok(Scratch { inline: [0; INLINE_WORDS], heap, bytes, shift: 0 })
@@ -182,13 +187,22 @@ impl Scratch {
 
     /// Room for `count` elements of `dt`, gaps included.
     pub(super) fn typed(dt: &Datatype, count: u64) -> Res<Scratch> {
+        Scratch::typed_with(dt, count, INLINE_WORDS)
+    }
+
+    /// Room for `count` elements of `dt` that stays where it is when this is moved.
+    pub(super) fn lasting(dt: &Datatype, count: u64) -> Res<Scratch> {
+        Scratch::typed_with(dt, count, 0)
+    }
+
+    fn typed_with(dt: &Datatype, count: u64, inline_words: usize) -> Res<Scratch> {
         if count == 0 {
             return Scratch::bytes(0);
         }
         let last = i64::try_from(count - 1).ok().and_then(|n| n.checked_mul(dt.extent));
         let last = last.ok_or(class::NO_MEM)?;
         let span = last.unsigned_abs().checked_add(dt.true_extent.unsigned_abs());
-        let mut scratch = Scratch::bytes(span.ok_or(class::NO_MEM)?)?;
+        let mut scratch = Scratch::with(span.ok_or(class::NO_MEM)?, inline_words)?;
         scratch.shift = -(last.min(0) + dt.true_lb) as isize;
         Ok(scratch)
     }

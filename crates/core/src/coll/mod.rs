@@ -1,4 +1,5 @@
-//! Blocking collectives on intra-communicators (MPI 5.0 chapter 6).
+//! Collectives on intra-communicators (MPI 5.0 chapter 6): the blocking ones; `begun` has those that
+//! are begun in one call and completed in another.
 //!
 //! All are made of point-to-point messages on the communicator's collective context. Kept true,
 //! for replay: who sends what to whom, and in which order, follows from the arguments alone; all
@@ -17,6 +18,7 @@
 mod allgather;
 mod alltoall;
 mod bcast;
+mod begun;
 mod brief;
 mod data;
 mod exchange;
@@ -27,6 +29,9 @@ mod scan;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use begun::Plan;
+pub use begun::{Block, Blocks, How, Layout};
 
 use crate::error::{Res, class};
 use crate::handle::Handle;
