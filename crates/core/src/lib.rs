@@ -22,6 +22,7 @@ mod direct;
 mod engine;
 mod env;
 mod matching;
+mod neighbours;
 #[cfg(test)]
 mod p2p_tests;
 mod parts;

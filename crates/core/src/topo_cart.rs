@@ -64,6 +64,13 @@ impl Cart {
         there[direction] = at as i32;
         self.rank(&there).unwrap_or(PROC_NULL)
     }
+
+    /// Of each dimension the lower neighbour of `rank`, then the upper one.
+    pub(crate) fn neighbours(&self, rank: i32) -> Vec<i32> {
+        let own = self.coords(rank);
+        let both = |direction| [-1, 1].map(|disp| self.neighbour(&own, direction, disp));
+        (0..self.dims.len()).flat_map(both).collect()
+    }
 }
 
 /// Fills the zeros of `dims` so that the product is `nodes`, as close to each other as possible

@@ -1,0 +1,56 @@
+//! Whom a rank exchanges with in a neighbourhood collective (MPI 5.0 section 8.7).
+//!
+//! Kept true: lists and their order follow from the topology alone, so all ranks that talk to each
+//! other know in which order they do, also in a replay.
+
+use crate::comm::Comm;
+use crate::error::{Res, class};
+
+/// Ranks of the communicator; `None` is `MPI_PROC_NULL`.
+pub(crate) type Ranks = Vec<Option<u32>>;
+
+/// Sources and destinations, in the order of the blocks of a neighbourhood collective.
+#[allow(dead_code)] // For the neighbourhood collectives.
+pub(crate) fn neighbours(comm: &Comm) -> Res<(Ranks, Ranks)> {
+    let cart = comm.cart.as_ref().ok_or(class::TOPOLOGY)?;
+    let both = ranks(cart.neighbours(comm.rank as i32));
+    Ok((both.clone(), both))
+}
+
+/// Negative is `MPI_PROC_NULL`.
+fn ranks(from: Vec<i32>) -> Ranks {
+    from.into_iter().map(|rank| u32::try_from(rank).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consts::{COMM_NULL, COMM_WORLD};
+    use crate::testing;
+
+    #[test]
+    fn in_a_grid_the_lower_one_comes_first() {
+        testing::run(7, |m| {
+            let me = m.world().0;
+            let world = m.comms.get(COMM_WORLD).unwrap();
+            assert_eq!(neighbours(&world), Err(class::TOPOLOGY));
+            let grid = m.cart_create(COMM_WORLD, &[2, 3], &[false, true], false).unwrap();
+            if grid == COMM_NULL {
+                return;
+            }
+            let row = me / 3 * 3;
+            let above = (me >= 3).then(|| me - 3);
+            let below = (me < 3).then(|| me + 3);
+            let (left, right) = (row + (me + 2) % 3, row + (me + 1) % 3);
+            let expect = vec![above, below, Some(left), Some(right)];
+            let comm = m.comms.get(grid).unwrap();
+            assert_eq!(neighbours(&comm), Ok((expect.clone(), expect)));
+            // A dimension of one place: oneself twice, or nobody twice.
+            let line = m.cart_sub(grid, &[false, false]).unwrap();
+            let line = m.cart_create(line, &[1, 1], &[true, false], false).unwrap();
+            let expect = vec![Some(0), Some(0), None, None];
+            let comm = m.comms.get(line).unwrap();
+            assert_eq!(neighbours(&comm), Ok((expect.clone(), expect)));
+        });
+    }
+}
