@@ -50,5 +50,8 @@ char *text_in(const char *text, size_t length);
 char *text_room(size_t length);
 void text_out(char *from, char *to, size_t length, int error);
 int comm_size(int comm);
+/* How many neighbours a rank receives from and sends to; none where there is no topology. */
+int sources(int comm);
+int destinations(int comm);
 
 #endif

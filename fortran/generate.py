@@ -17,13 +17,19 @@ import re
 import sys
 
 # Lengths of handle arrays that the prototype does not name by `count` or `incount`.
-LENGTHS = {"MPI_Alltoallw": "comm_size(*comm)"}
+LENGTHS = [
+    (r"MPI_I?[Aa]lltoallw(_init)? \w+", "comm_size(*comm)"),
+    (r"MPI_I?[Nn]eighbor_alltoallw(_init)? send\w+", "destinations(*comm)"),
+    (r"MPI_I?[Nn]eighbor_alltoallw(_init)? recv\w+", "sources(*comm)"),
+    (r"MPI_\w*some \w+", "*incount"),
+    (r".*", "*count"),
+]
 LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "provided_flag"}
 # No Fortran binding, or one that needs more than Eyrie has yet.
 LEFT_OUT = re.compile(
     r"MPI_(T_|File_|Abi_|.*_(c|toint|fromint|x)$|Comm_spawn|Register_datarep|Grequest_start|Session_|"
-    r"Status_[gs]et_(error|source|tag)|Dist_graph_create|[NI].*eighbor_alltoallw|Ialltoallw|"
-    r".*lltoallw_init|Request_get_status_|.*_create_from_|Group_from_session|Remove_error|"
+    r"Status_[gs]et_(error|source|tag)|Dist_graph_create|"
+    r"Request_get_status_|.*_create_from_|Group_from_session|Remove_error|"
     r".*buffer$|"
     r"Type_get_value_index|Get_hw_resource|Info_get_string|Win_shared_query)")
 BUFFERS = {"MPI_Buffer_attach"}
@@ -199,7 +205,8 @@ class Argument:
 
     def convert_handles(self, short):
         n = self.name
-        length = LENGTHS.get(self.function) or ("*incount" if "some" in self.function else "*count")
+        whose = f"{self.function} {n}"
+        length = next(length for what, length in LENGTHS if re.fullmatch(what, whose))
         before = [f"int n_{n} = {length};",
                   f"MPI_{self.handle} *c_{n} = room(n_{n}, sizeof *c_{n});",
                   f"for (int i = 0; i < n_{n}; i++) c_{n}[i] = MPI_{short}_fromint({n}[i]);"]

@@ -65,3 +65,31 @@ int comm_size(int comm)
     MPI_Comm_size(MPI_Comm_fromint(comm), &size);
     return size;
 }
+
+/* An error is left to the routine itself, which finds the same. */
+static int neighbours(int comm, int which)
+{
+    MPI_Comm c = MPI_Comm_fromint(comm);
+    int topology = MPI_UNDEFINED, count[3] = {0, 0, 0}, rank = 0;
+    if (MPI_Topo_test(c, &topology) != MPI_SUCCESS)
+        return 0;
+    if (topology == MPI_CART && MPI_Cartdim_get(c, &count[0]) == MPI_SUCCESS)
+        return 2 * count[0];
+    if (topology == MPI_GRAPH && MPI_Comm_rank(c, &rank) == MPI_SUCCESS &&
+        MPI_Graph_neighbors_count(c, rank, &count[0]) == MPI_SUCCESS)
+        return count[0];
+    if (topology == MPI_DIST_GRAPH &&
+        MPI_Dist_graph_neighbors_count(c, &count[0], &count[1], &count[2]) == MPI_SUCCESS)
+        return count[which];
+    return 0;
+}
+
+int sources(int comm)
+{
+    return neighbours(comm, 0);
+}
+
+int destinations(int comm)
+{
+    return neighbours(comm, 1);
+}

@@ -45,6 +45,10 @@ class NotRun(Exception):
     """A test cannot be run here; says why."""
 
 
+# Of a report's first lines, one an event: how many, and how long.
+TOLD_MOST, TOLD_CHARS = 24, 200
+
+
 class Hung(Exception):
     """A wait exceeded its limit."""
 
@@ -358,6 +362,12 @@ class Job:
     def report(self):
         """All that helps to understand a job that does not do what it should."""
         parts = [f"command: {' '.join(self.arguments)}"]
+        # First what a reader who sees only the beginning has to know.
+        common = ("checkpointing", "checkpointed", "node-joined", "started", "exited")
+        told = [e for e in self.events() if e["event"] not in common][-TOLD_MOST:]
+        for e in told:
+            at, node, rank = e["ms"], e["node"], e["rank"]
+            parts.append(f"{at:.0f} ms {e['event']} node {node} rank {rank}: {e['text']}"[:TOLD_CHARS])
         try:
             parts.append("status: " + json.dumps(self.status()))
         except (subprocess.TimeoutExpired, ValueError, OSError) as problem:

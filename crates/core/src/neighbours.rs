@@ -10,7 +10,6 @@ use crate::error::{Res, class};
 pub(crate) type Ranks = Vec<Option<u32>>;
 
 /// Sources and destinations, in the order of the blocks of a neighbourhood collective.
-#[allow(dead_code)] // For the neighbourhood collectives.
 pub(crate) fn neighbours(comm: &Comm) -> Res<(Ranks, Ranks)> {
     let cart = comm.cart.as_ref().ok_or(class::TOPOLOGY)?;
     let both = ranks(cart.neighbours(comm.rank as i32));

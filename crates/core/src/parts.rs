@@ -132,7 +132,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe { inn.gather(0, &mut copy) };
         let out = Data::new(copy.as_mut_ptr(), inn.bytes, self.types.get(BYTE)?);
-        self.both_ways(comm, (out, dest, stag), (inn, source, rtag), Keep::Bytes(copy))
+        self.both_ways(comm, (out, dest, stag), (inn, source, rtag), Keep::Bytes { _held: copy })
     }
 
     fn both_ways(

@@ -143,7 +143,9 @@ pub struct Parts {
 pub enum Keep {
     Nothing,
     /// What is sent.
-    Bytes(Vec<u8>),
+    Bytes {
+        _held: Vec<u8>,
+    },
     Plan(Rc<Plan>),
 }
 

@@ -8,7 +8,7 @@ use crate::datatype::predefined::UINT64_T;
 use crate::error::class;
 use crate::handle::Handle;
 use crate::machine::Machine;
-use crate::op::predefined::{MAX, SUM};
+use crate::op::{MAX, SUM};
 use crate::testing;
 
 const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
