@@ -22,6 +22,8 @@ extern int eyrie_mpi_bottom_;
 extern int eyrie_mpi_in_place_;
 extern int eyrie_mpi_status_ignore_[8];
 extern int eyrie_mpi_statuses_ignore_[8];
+extern int eyrie_mpi_unweighted_[1];
+extern int eyrie_mpi_weights_empty_[1];
 
 /* The C address for a choice buffer. */
 static inline void *choice_at(void *at)
@@ -30,6 +32,16 @@ static inline void *choice_at(void *at)
         return MPI_BOTTOM;
     if (at == &eyrie_mpi_in_place_)
         return MPI_IN_PLACE;
+    return at;
+}
+
+/* The C address for weights of edges. */
+static inline int *weights_at(int *at)
+{
+    if (at == eyrie_mpi_unweighted_)
+        return MPI_UNWEIGHTED;
+    if (at == eyrie_mpi_weights_empty_)
+        return MPI_WEIGHTS_EMPTY;
     return at;
 }
 

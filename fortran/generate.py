@@ -24,11 +24,14 @@ LENGTHS = [
     (r"MPI_\w*some \w+", "*incount"),
     (r".*", "*count"),
 ]
-LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "provided_flag"}
+LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "provided_flag",
+            "weighted"}
+# Arrays that may be MPI_UNWEIGHTED or MPI_WEIGHTS_EMPTY.
+WEIGHTS = {"weights", "sourceweights", "destweights"}
 # No Fortran binding, or one that needs more than Eyrie has yet.
 LEFT_OUT = re.compile(
     r"MPI_(T_|File_|Abi_|.*_(c|toint|fromint|x)$|Comm_spawn|Register_datarep|Grequest_start|Session_|"
-    r"Status_[gs]et_(error|source|tag)|Dist_graph_create|"
+    r"Status_[gs]et_(error|source|tag)|"
     r"Request_get_status_|.*_create_from_|Group_from_session|Remove_error|"
     r".*buffer$|"
     r"Type_get_value_index|Get_hw_resource|Info_get_string|Win_shared_query)")
@@ -136,6 +139,8 @@ class Argument:
             self.kind = "statuses" if array else "status"
         elif handle in {"Aint", "Offset", "Count"} or kind == "int":
             self.kind = "pass" if pointer or array else "value"
+            if self.name in WEIGHTS:
+                self.kind, self.array = "weights", True
         else:
             raise ValueError(text)
         self.wide = handle in {"Aint", "Offset", "Count"}
@@ -177,6 +182,8 @@ class Argument:
             cast = f"(MPI_{self.handle} *)" if self.wide else ""
             cast = "(int (*)[3])" if self.ranges else cast
             return [], f"{cast}{n}", []
+        if self.kind == "weights":
+            return [], f"weights_at({n})", []
         if self.kind == "status":
             return [], f"status_at({n})", []
         if self.kind == "statuses":

@@ -5,6 +5,7 @@ program module_test
   implicit none
   integer :: ierr, good = 0, bad = 0, newtype, status(MPI_STATUS_SIZE), n, position
   integer :: dims(2), coords(2), cart, left, right, world, few(1), sub
+  integer :: graph, sources(2), weights(2), into(2), out(2)
   logical :: periods(2), flag
   integer(kind=MPI_ADDRESS_KIND) :: addresses(2), base
   real :: a(4, 3), b(4, 3)
@@ -63,6 +64,35 @@ program module_test
   call MPI_Cart_get(cart, 2, dims, periods, coords, ierr)
   call check(all(periods) .and. all(coords == 0), 'logical array')
   call MPI_Comm_free(cart, ierr)
+
+  few = 2
+  sources = 0
+  call MPI_Graph_create(MPI_COMM_WORLD, 1, few, sources, .true., graph, ierr)
+  call MPI_Graph_neighbors(graph, 0, 2, into, ierr)
+  call MPI_Graph_neighbors_count(graph, 0, n, ierr)
+  call check(n == 2 .and. all(into == 0), 'graph')
+  call MPI_Comm_free(graph, ierr)
+  call MPI_Dist_graph_create(MPI_COMM_WORLD, 1, [0], few, sources, [3, 4], MPI_INFO_NULL, &
+       .false., graph, ierr)
+  call MPI_Topo_test(graph, n, ierr)
+  call check(n == MPI_DIST_GRAPH, 'kind of topology')
+  flag = .false.
+  call MPI_Dist_graph_neighbors_count(graph, left, right, flag, ierr)
+  call check(left == 2 .and. right == 2 .and. flag, 'weighted')
+  weights = -1
+  call MPI_Dist_graph_neighbors(graph, 2, into, weights, 2, out, MPI_UNWEIGHTED, ierr)
+  call check(all(into == 0) .and. all(out == 0) .and. all(weights == [3, 4]), 'weights')
+  call MPI_Comm_free(graph, ierr)
+  call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, MPI_UNWEIGHTED, 1, [0], &
+       MPI_UNWEIGHTED, MPI_INFO_NULL, .false., graph, ierr)
+  call MPI_Dist_graph_neighbors_count(graph, left, right, flag, ierr)
+  call check(left == 2 .and. right == 1 .and. .not. flag, 'unweighted')
+  call MPI_Comm_free(graph, ierr)
+  call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, sources, MPI_WEIGHTS_EMPTY, 0, out, &
+       MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, .false., graph, ierr)
+  call MPI_Dist_graph_neighbors_count(graph, left, right, flag, ierr)
+  call check(left == 0 .and. right == 0 .and. flag, 'no weights')
+  call MPI_Comm_free(graph, ierr)
 
   call MPI_Comm_group(MPI_COMM_WORLD, world, ierr)
   few = 0

@@ -65,7 +65,7 @@ at_most_stubs() {
     echo "$count stubs, allowed are $stubs_most"
     [ "$count" -gt 0 ] && [ "$count" -le "$stubs_most" ]
 }
-stubs_most=356
+stubs_most=246
 
 same_header() {
     python3 "$here/check_header.py" "$mpich/include/mpi_abi.h" "$names/standard.txt" \

@@ -236,6 +236,75 @@ static void communicators(void)
     CHECK(dup == MPI_COMM_NULL);
 }
 
+/* A graph of one node with two edges to itself, in the three ways to make one. */
+static void graphs(void)
+{
+    MPI_Comm comm, graph, copy;
+    int index[1] = {2}, zeros[2] = {0, 0}, weights[2] = {7, 0}, two[1] = {2}, far[2] = {0, 1};
+    int kind = -1, n = -1, k = -1, weighted = -1, list[3] = {-1, -1, -1}, seen[3] = {-1, -1, -1};
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Graph_map(comm, 1, index, zeros, &n);
+    CHECK(n == 0);
+    MPI_Graph_map(comm, 0, NULL, NULL, &n);
+    CHECK(n == MPI_UNDEFINED);
+    MPI_Graph_create(comm, 0, NULL, NULL, 0, &graph);
+    CHECK(graph == MPI_COMM_NULL);
+    MPI_Graph_create(comm, 1, index, zeros, 1, &graph);
+    MPI_Topo_test(graph, &kind);
+    CHECK(kind == MPI_GRAPH);
+    MPI_Graphdims_get(graph, &n, &k);
+    CHECK(n == 1 && k == 2);
+    MPI_Graph_get(graph, 1, 3, &n, list);
+    CHECK(n == 2 && list[0] == 0 && list[1] == 0 && list[2] == -1);
+    CHECK(error_class(MPI_Graph_neighbors_count(graph, MPI_PROC_NULL, &n)) == MPI_ERR_RANK);
+    CHECK(error_class(MPI_Graph_neighbors(graph, 0, -1, list)) == MPI_ERR_ARG);
+    CHECK(error_class(MPI_Graph_neighbors(graph, 0, 2, NULL)) == MPI_ERR_ARG);
+    CHECK(error_class(MPI_Cartdim_get(graph, &n)) == MPI_ERR_TOPOLOGY);
+    MPI_Comm_free(&graph);
+    MPI_Dist_graph_create(comm, 1, zeros, two, zeros, weights, MPI_INFO_NULL, 1, &graph);
+    MPI_Comm_dup(graph, &copy);
+    MPI_Comm_free(&graph);
+    MPI_Topo_test(copy, &kind);
+    CHECK(kind == MPI_DIST_GRAPH);
+    MPI_Dist_graph_neighbors_count(copy, &n, &k, &weighted);
+    CHECK(n == 2 && k == 2 && weighted == 1);
+    MPI_Dist_graph_neighbors(copy, 3, list, seen, 1, &n, MPI_UNWEIGHTED);
+    CHECK(list[1] == 0 && list[2] == -1 && seen[0] == 7 && seen[1] == 0 && seen[2] == -1);
+    CHECK(error_class(MPI_Dist_graph_neighbors(copy, 2, list, NULL, 0, NULL, NULL)) == MPI_ERR_ARG);
+    MPI_Comm_free(&copy);
+    MPI_Dist_graph_create_adjacent(comm, 0, NULL, MPI_WEIGHTS_EMPTY, 0, NULL, MPI_WEIGHTS_EMPTY,
+                                   MPI_INFO_NULL, 0, &graph);
+    MPI_Dist_graph_neighbors_count(graph, &n, &k, &weighted);
+    CHECK(n == 0 && k == 0 && weighted == 1);
+    MPI_Comm_free(&graph);
+    MPI_Dist_graph_create_adjacent(comm, 1, zeros, MPI_UNWEIGHTED, 1, zeros, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &graph);
+    MPI_Dist_graph_neighbors(graph, 1, list, NULL, 1, list + 2, NULL);
+    CHECK(list[2] == 0);
+    MPI_Dist_graph_neighbors_count(graph, &n, &k, &weighted);
+    CHECK(n == 1 && k == 1 && weighted == 0);
+    MPI_Comm_free(&graph);
+    CHECK(error_class(MPI_Graph_create(comm, -1, index, zeros, 0, &graph)) == MPI_ERR_ARG);
+    CHECK(error_class(MPI_Graph_create(comm, 2, two, zeros, 0, &graph)) == MPI_ERR_ARG);
+    CHECK(error_class(MPI_Graph_create(comm, 1, NULL, zeros, 0, &graph)) == MPI_ERR_ARG);
+    CHECK(error_class(MPI_Graph_create(comm, 1, index, far, 0, &graph)) == MPI_ERR_RANK);
+    CHECK(error_class(MPI_Dist_graph_create(comm, 1, zeros, two, far, MPI_UNWEIGHTED, MPI_INFO_NULL,
+                                            0, &graph)) == MPI_ERR_RANK);
+    CHECK(error_class(MPI_Dist_graph_create(comm, 1, zeros, two, zeros, MPI_WEIGHTS_EMPTY,
+                                            MPI_INFO_NULL, 0, &graph)) == MPI_ERR_ARG);
+    CHECK(error_class(MPI_Dist_graph_create(comm, -1, zeros, two, zeros, MPI_UNWEIGHTED,
+                                            MPI_INFO_NULL, 0, &graph)) == MPI_ERR_ARG);
+    CHECK(error_class(MPI_Dist_graph_create_adjacent(comm, 1, NULL, MPI_UNWEIGHTED, 0, NULL,
+                                                     MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph)) ==
+          MPI_ERR_ARG);
+    CHECK(error_class(MPI_Dist_graph_create_adjacent(comm, 1, zeros, MPI_UNWEIGHTED, 1, zeros,
+                                                     weights, MPI_INFO_NULL, 0, &graph)) ==
+          MPI_ERR_ARG);
+    CHECK(error_class(MPI_Graphdims_get(comm, &n, &k)) == MPI_ERR_TOPOLOGY);
+    MPI_Comm_free(&comm);
+}
+
 static int copies, deletes;
 
 static int copy(MPI_Comm comm, int key, void *extra, void *in, void *out, int *flag)
@@ -404,6 +473,7 @@ int main(int argc, char **argv)
     point_to_point();
     collectives();
     communicators();
+    graphs();
     attributes();
     info();
     errors();

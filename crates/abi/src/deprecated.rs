@@ -87,6 +87,12 @@ pub struct Address(*const c_void);
 // SAFETY: never written, and what it points to is never read.
 unsafe impl Sync for Address {}
 
+impl Address {
+    pub fn is(&self, at: *const c_int) -> bool {
+        self.0 == at.cast()
+    }
+}
+
 /// Things to point at; nobody reads them.
 static UNWEIGHTED: Status = IGNORED;
 static WEIGHTS_EMPTY: Status = IGNORED;

@@ -1,4 +1,4 @@
-//! Cartesian topologies (MPI 5.0 chapter 8).
+//! Cartesian topologies (MPI 5.0 chapter 8); graphs are in `graph`.
 
 use std::ffi::c_int;
 

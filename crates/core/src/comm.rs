@@ -24,7 +24,7 @@ use crate::group::Group;
 use crate::handle::{Handle, Kind, Slab};
 use crate::info::Info;
 use crate::machine::Machine;
-use crate::topo_cart::Cart;
+use crate::topology::Topology;
 
 /// `MPI_COMM_TYPE_*`
 pub const TYPE_SHARED: i32 = 221;
@@ -61,7 +61,7 @@ pub struct Comm {
     /// The handle it was made under (stale once the communicator is freed).
     pub handle: Cell<Handle>,
     pub(crate) errhandler: Cell<Handle>,
-    pub(crate) cart: Option<Cart>,
+    pub(crate) topology: Option<Topology>,
     name: RefCell<Vec<u8>>,
     hints: RefCell<Info>,
     sequence: Cell<i32>,
@@ -75,7 +75,7 @@ impl Comm {
             group,
             handle: Cell::new(COMM_NULL),
             errhandler: Cell::new(ERRORS_ARE_FATAL),
-            cart: None,
+            topology: None,
             name: RefCell::default(),
             hints: RefCell::default(),
             sequence: Cell::new(0),

@@ -43,3 +43,6 @@ pub mod errhandler;
 pub mod group;
 pub mod info;
 pub mod topo_cart;
+pub mod topo_dist_graph;
+pub mod topo_graph;
+mod topology;

@@ -8,6 +8,7 @@ use crate::error::{Res, class};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::machine::Machine;
+use crate::topology::Topology;
 
 /// `MPI_CART`
 pub const CART: i32 = 211;
@@ -130,13 +131,10 @@ fn splits(n: i32, parts: usize, most: i32, divisors: &[i32]) -> bool {
 
 impl Machine {
     fn cart(&self, comm: Handle) -> Res<&Cart> {
-        self.comms.get_ref(comm)?.cart.as_ref().ok_or(class::TOPOLOGY)
-    }
-
-    /// `CART` or `UNDEFINED`.
-    pub fn topo_test(&self, comm: Handle) -> Res<i32> {
-        let comm = self.comms.get_ref(comm)?;
-        Ok(if comm.cart.is_some() { CART } else { UNDEFINED })
+        match self.topology(comm)? {
+            Topology::Cart(cart) => Ok(cart),
+            _ => Err(class::TOPOLOGY),
+        }
     }
 
     /// Ranks keep their order; those beyond the grid get `COMM_NULL`.
@@ -158,7 +156,7 @@ impl Machine {
         }
         let members = comm.group.members()[..places as usize].to_vec();
         let group = Rc::new(Group::new(members, comm.world_rank(comm.rank)));
-        let inherit = Inherit { cart: Some(cart), ..Inherit::default() };
+        let inherit = Inherit { topology: Some(Topology::Cart(cart)), ..Inherit::default() };
         self.comm_install(&comm, ctx, group, inherit)
     }
 
@@ -229,7 +227,7 @@ impl Machine {
                 color = color * cart.dims[i] + at;
             }
         }
-        let inherit = Inherit { cart: Some(sub), ..Inherit::default() };
+        let inherit = Inherit { topology: Some(Topology::Cart(sub)), ..Inherit::default() };
         self.split_with(comm, color, key, inherit)
     }
 

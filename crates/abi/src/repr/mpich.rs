@@ -173,6 +173,15 @@ pub fn is_status_ignore(at: *const Status) -> bool {
     at as usize == 1
 }
 
+/// The program has the address from a variable of the library.
+pub fn is_unweighted(at: *const c_int) -> bool {
+    crate::deprecated::MPI_UNWEIGHTED.is(at)
+}
+
+pub fn is_weights_empty(at: *const c_int) -> bool {
+    crate::deprecated::MPI_WEIGHTS_EMPTY.is(at)
+}
+
 /// Constants by pairs: the machine's value and MPICH's.
 macro_rules! pairs {
     ($to_core:ident, $to_mpich:ident: $($core:literal = $mpich:literal),* $(,)?) => {

@@ -106,6 +106,14 @@ pub fn is_status_ignore(at: *const Status) -> bool {
     at.is_null()
 }
 
+pub fn is_unweighted(at: *const c_int) -> bool {
+    at as usize == 10
+}
+
+pub fn is_weights_empty(at: *const c_int) -> bool {
+    at as usize == 11
+}
+
 macro_rules! same {
     ($($name:ident),*) => {$(
         #[inline]

@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
 use crate::machine::Machine;
-use crate::topo_cart::Cart;
+use crate::topology::Topology;
 
 /// What a rank tells the others in a split.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ impl Vote {
 #[derive(Default)]
 pub(crate) struct Inherit {
     pub(crate) hints: Info,
-    pub(crate) cart: Option<Cart>,
+    pub(crate) topology: Option<Topology>,
 }
 
 impl Machine {
@@ -72,7 +72,7 @@ impl Machine {
     fn dup_with_hints(&mut self, handle: Handle, hints: Info) -> Res<Handle> {
         let comm = self.comms.get(handle)?;
         let ctx = self.agree_context_of(&comm)?;
-        let inherit = Inherit { hints, cart: comm.cart.clone() };
+        let inherit = Inherit { hints, topology: comm.topology.clone() };
         let mut new = self.comm_install(&comm, ctx, comm.group.clone(), inherit)?;
         if let Err(e) = self.attr_copy_all(AttrKind::Comm, handle, new) {
             // The copy's error is the one to report.
@@ -135,7 +135,7 @@ impl Machine {
             TYPE_HW_GUIDED | TYPE_HW_UNGUIDED | TYPE_RESOURCE_GUIDED | UNDEFINED => UNDEFINED,
             _ => return Err(class::ARG),
         };
-        self.split_with(comm, color, key, Inherit { hints: info, cart: None })
+        self.split_with(comm, color, key, Inherit { hints: info, topology: None })
     }
 
     pub(crate) fn split_with(
@@ -177,7 +177,7 @@ impl Machine {
         inherit: Inherit,
     ) -> Res<Handle> {
         let mut comm = Comm::new(ctx, group, self.comms.me);
-        comm.cart = inherit.cart;
+        comm.topology = inherit.topology;
         comm.take_hints(Some(&inherit.hints));
         let eh = parent.errhandler.get();
         comm.errhandler.set(eh);

@@ -9,15 +9,16 @@ use crate::error::Res;
 use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::neighbours::neighbours;
+use crate::topology::Topology;
 
 /// In which order receives from sources are posted, so that of two from one rank each gets what is
 /// meant for it. In a ring of one or two ranks both neighbours along a dimension are the same one;
 /// what it sends first, down, comes from above.
 fn posting(comm: &Comm, sources: usize) -> Vec<usize> {
     let order = 0..sources;
-    match comm.cart {
-        Some(_) => order.map(|i| i ^ 1).collect(),
-        None => order.collect(),
+    match comm.topology {
+        Some(Topology::Cart(_)) => order.map(|i| i ^ 1).collect(),
+        _ => order.collect(),
     }
 }
 
