@@ -1,6 +1,5 @@
 //! Collectives between neighbours in a topology (MPI 5.0 sections 8.6 to 8.8).
 
-
 use eyrie_core::coll::How;
 
 use crate::arg::put;
