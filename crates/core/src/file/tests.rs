@@ -109,6 +109,10 @@ fn memory_with_gaps() {
         };
         assert_eq!((wrote.map(|s| s.bytes), got.map(|s| s.bytes)), (Ok(16), Ok(16)));
         assert_eq!(back, [0, -1, 2, -1, 4, -1, 6, -1]);
+        // The last two elements are there, and nothing behind them.
+        m.file_seek(fh, -2, SEEK_END).unwrap();
+        assert_eq!(read(m, fh, None, 8), Ok(vec![4, 6]));
+        assert_eq!(m.file_position(fh), Ok(5));
         let (_, types, _) = m.file_get_view(fh).unwrap();
         assert!(types[0] == INT && types[1].is_dynamic() && types[1] != every);
     });
