@@ -1,4 +1,5 @@
-//! Files (MPI 5.0 chapter 14): all but shared file pointers and representations of the program's own.
+//! Files (MPI 5.0 chapter 14): all but shared file pointers and representations of data that the
+//! program brings.
 
 use std::ffi::{c_char, c_int};
 
@@ -138,7 +139,8 @@ shims! {
 
 /// Data access: blocking, and the form with a request.
 macro_rules! accesses {
-    ($how:ident($buf:ty); $($name:ident $name_c:ident, $i:ident $i_c:ident ($($at:ident)?);)*) => {$(
+    ($how:ident($buf:ty); $($name:ident $name_c:ident, $i:ident $i_c:ident ($($at:ident)?);)*)
+    => {$(
         shims! {
             fn $name | $name_c (fh: File, $($at: Offset,)? buf: $buf, count: Count,
                                 datatype: Datatype, status: *mut Status) on Of(fh); |m| {
@@ -177,28 +179,44 @@ macro_rules! splits {
 
 accesses! {
     file_read(Buf);
-    PMPI_File_read PMPI_File_read_c, PMPI_File_iread PMPI_File_iread_c ();
-    PMPI_File_read_all PMPI_File_read_all_c, PMPI_File_iread_all PMPI_File_iread_all_c ();
-    PMPI_File_read_at PMPI_File_read_at_c, PMPI_File_iread_at PMPI_File_iread_at_c (offset);
-    PMPI_File_read_at_all PMPI_File_read_at_all_c, PMPI_File_iread_at_all PMPI_File_iread_at_all_c (offset);
+    PMPI_File_read PMPI_File_read_c,
+        PMPI_File_iread PMPI_File_iread_c ();
+    PMPI_File_read_all PMPI_File_read_all_c,
+        PMPI_File_iread_all PMPI_File_iread_all_c ();
+    PMPI_File_read_at PMPI_File_read_at_c,
+        PMPI_File_iread_at PMPI_File_iread_at_c (offset);
+    PMPI_File_read_at_all PMPI_File_read_at_all_c,
+        PMPI_File_iread_at_all PMPI_File_iread_at_all_c (offset);
 }
 
 accesses! {
     file_write(ConstBuf);
-    PMPI_File_write PMPI_File_write_c, PMPI_File_iwrite PMPI_File_iwrite_c ();
-    PMPI_File_write_all PMPI_File_write_all_c, PMPI_File_iwrite_all PMPI_File_iwrite_all_c ();
-    PMPI_File_write_at PMPI_File_write_at_c, PMPI_File_iwrite_at PMPI_File_iwrite_at_c (offset);
-    PMPI_File_write_at_all PMPI_File_write_at_all_c, PMPI_File_iwrite_at_all PMPI_File_iwrite_at_all_c (offset);
+    PMPI_File_write PMPI_File_write_c,
+        PMPI_File_iwrite PMPI_File_iwrite_c ();
+    PMPI_File_write_all PMPI_File_write_all_c,
+        PMPI_File_iwrite_all PMPI_File_iwrite_all_c ();
+    PMPI_File_write_at PMPI_File_write_at_c,
+        PMPI_File_iwrite_at PMPI_File_iwrite_at_c (offset);
+    PMPI_File_write_at_all PMPI_File_write_at_all_c,
+        PMPI_File_iwrite_at_all PMPI_File_iwrite_at_all_c (offset);
 }
 
 splits! {
     file_read(Buf);
-    ReadAll: PMPI_File_read_all_begin PMPI_File_read_all_begin_c PMPI_File_read_all_end ();
-    ReadAtAll: PMPI_File_read_at_all_begin PMPI_File_read_at_all_begin_c PMPI_File_read_at_all_end (offset);
+    ReadAll:
+        PMPI_File_read_all_begin PMPI_File_read_all_begin_c
+        PMPI_File_read_all_end ();
+    ReadAtAll:
+        PMPI_File_read_at_all_begin PMPI_File_read_at_all_begin_c
+        PMPI_File_read_at_all_end (offset);
 }
 
 splits! {
     file_write(ConstBuf);
-    WriteAll: PMPI_File_write_all_begin PMPI_File_write_all_begin_c PMPI_File_write_all_end ();
-    WriteAtAll: PMPI_File_write_at_all_begin PMPI_File_write_at_all_begin_c PMPI_File_write_at_all_end (offset);
+    WriteAll:
+        PMPI_File_write_all_begin PMPI_File_write_all_begin_c
+        PMPI_File_write_all_end ();
+    WriteAtAll:
+        PMPI_File_write_at_all_begin PMPI_File_write_at_all_begin_c
+        PMPI_File_write_at_all_end (offset);
 }

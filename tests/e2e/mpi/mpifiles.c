@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { N = 60, CELLS = N * N, FORMS = 8, ROUNDS = 24, MOST_FILES = 200 };
+enum { N = 60, CELLS = N * N, FORMS = 8, ROUNDS = 24, MOST_FILES = 1000 };
 
 static char folder[400], made[MOST_FILES][500];
 static int files;
@@ -377,7 +377,8 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     begin_folder();
-    for (int file = 0; file < 20; file++) {
+    int most = argc > 1 ? atoi(argv[1]) : 20;
+    for (int file = 0; file < most; file++) {
         arrays(file);
         pointers();
         sizes_and_questions();

@@ -49,6 +49,9 @@ impl Access {
     /// # Safety
     /// The program's memory is as the data says.
     unsafe fn write(&self) -> Res<Found> {
+        if self.data.bytes == 0 {
+            return Ok(Found::default());
+        }
         let file = self.place.open(Way::Write, self.alone)?;
         let mut stage = self.stage()?;
         let mut done = 0;
@@ -84,6 +87,9 @@ impl Access {
     /// # Safety
     /// The program's memory is as the data says.
     unsafe fn read(&self, limit: u64) -> Res<Found> {
+        if self.data.bytes.min(limit) == 0 {
+            return Ok(Found::default());
+        }
         let file = self.place.open(Way::Read, self.alone)?;
         let mut stage = self.stage()?;
         let mut found = Found::default();
@@ -201,7 +207,7 @@ impl Machine {
             Some(Ok(found)) => {
                 // SAFETY: the caller's promise.
                 let again = unsafe { access.read(found.value) };
-                if found.value > 0 && again != Ok(found) {
+                if again != Ok(found) {
                     let shown = access.place.shown();
                     self.diverge(&format!("what it read of {shown} is not there any more"));
                 }

@@ -253,6 +253,27 @@ fn what_was_written_over_since_stays() {
     assert_eq!(std::fs::read(&path).unwrap(), b"of somebody else");
 }
 
+#[test]
+fn on_another_machine_it_is_written_again() {
+    let folder = Folder::new();
+    let path = folder.file("again");
+    let seg = testing::segment(1);
+    let once = |m: &mut Machine| {
+        let mut fh = open(m, COMM_SELF, &path, NEW | MODE_EXCL).unwrap();
+        assert_eq!(write(m, fh, None, &[1, 2]), Ok(8));
+        m.file_set_size(fh, 400).unwrap();
+        m.file_sync(fh).unwrap();
+        assert_eq!(read(m, fh, Some(4), 1), Ok(vec![2]));
+        m.file_close(&mut fh).unwrap();
+    };
+    once(&mut testing::machine(seg, 0, 1));
+    std::fs::write(&path, b"lost").unwrap();
+    disk::ELSEWHERE.set(true);
+    once(&mut testing::machine(seg, 0, 2));
+    disk::ELSEWHERE.set(false);
+    assert_eq!(std::fs::read(&path).unwrap(), [1, 0, 0, 0, 2, 0, 0, 0]);
+}
+
 /// Killed after its deed and before its record.
 #[test]
 fn a_rank_knows_its_own_deeds() {
