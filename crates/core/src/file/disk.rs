@@ -125,7 +125,11 @@ impl Place {
         let mut how = OpenOptions::new();
         let file = told(how.read(way == Way::Read).write(way == Way::Write).open(&self.path))?;
         if alone {
-            let locked = if way == Way::Read { file.lock_shared() } else { file.lock() };
+            let lock = || if way == Way::Read { file.lock_shared() } else { file.lock() };
+            let mut locked = lock();
+            while locked.as_ref().is_err_and(|e| e.kind() == ErrorKind::Interrupted) {
+                locked = lock();
+            }
             locked.map_err(|_| class::UNSUPPORTED_OPERATION)?;
         }
         Ok(file)

@@ -236,6 +236,59 @@ fn a_rank_that_comes_back_finds_what_it_found() {
     assert_eq!(seen, expected);
 }
 
+/// Each rank writes, all read what the next one wrote, and the file goes; a rank dies in between.
+#[test]
+fn a_rank_that_dies_anywhere_is_brought_up_to_date() {
+    for victim in [0, 2] {
+        for after in 0..12 {
+            let folder = Folder::new();
+            testing::run_killing(3, victim, after, |m, step| {
+                let me = m.world().0 as i32;
+                let path = folder.file("shared");
+                for round in 0..2 {
+                    let name = folder.file(&format!("round{round}"));
+                    let mut fh = open(m, COMM_WORLD, &name, NEW | MODE_EXCL).unwrap();
+                    if step() {
+                        return;
+                    }
+                    let mine = [round * 10 + me];
+                    assert_eq!(write(m, fh, Some(4 * i64::from(me)), &mine), Ok(4));
+                    if step() {
+                        return;
+                    }
+                    m.file_sync(fh).unwrap();
+                    let next = (me + 1) % 3;
+                    assert_eq!(
+                        read(m, fh, Some(4 * i64::from(next)), 1),
+                        Ok(vec![round * 10 + next])
+                    );
+                    if step() {
+                        return;
+                    }
+                    m.file_close(&mut fh).unwrap();
+                    // One name for all rounds: what is made and removed again stays removed.
+                    let amode = NEW | MODE_EXCL | MODE_DELETE_ON_CLOSE;
+                    let mut fh = open(m, COMM_WORLD, &path, amode).unwrap();
+                    if step() {
+                        return;
+                    }
+                    m.file_set_size(fh, i64::from(round)).unwrap();
+                    assert_eq!(m.file_size(fh), Ok(i64::from(round)));
+                    m.file_sync(fh).unwrap();
+                    if step() {
+                        return;
+                    }
+                    m.file_close(&mut fh).unwrap();
+                    if step() {
+                        return;
+                    }
+                }
+            });
+            assert!(!folder.file("shared").exists());
+        }
+    }
+}
+
 #[test]
 fn what_was_written_over_since_stays() {
     let folder = Folder::new();
