@@ -178,6 +178,22 @@ fn modes_are_kept_to() {
 }
 
 #[test]
+fn a_full_device_and_a_file_that_went() {
+    let folder = Folder::new();
+    testing::run(1, |m| {
+        let full = open(m, COMM_SELF, Path::new("/dev/full"), MODE_WRONLY).unwrap();
+        assert_eq!(write(m, full, None, &[1]), Err(class::NO_SPACE));
+        assert_eq!(m.file_position(full), Ok(0));
+        let path = folder.file("went");
+        let fh = open(m, COMM_SELF, &path, NEW).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(write(m, fh, None, &[1]), Err(class::NO_SUCH_FILE));
+        assert_eq!(m.file_size(fh), Err(class::NO_SUCH_FILE));
+        assert_eq!(read(m, fh, None, 0), Ok(vec![]));
+    });
+}
+
+#[test]
 fn handlers_of_files() {
     let folder = Folder::new();
     testing::run(1, |m| {
