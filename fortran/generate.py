@@ -30,7 +30,7 @@ LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "pro
 WEIGHTS = {"weights", "sourceweights", "destweights"}
 # No Fortran binding, or one that needs more than Eyrie has yet.
 LEFT_OUT = re.compile(
-    r"MPI_(T_|File_|Abi_|.*_(c|toint|fromint|x)$|Comm_spawn|Register_datarep|Grequest_start|Session_|"
+    r"MPI_(T_|File_.*(_shared|_ordered)|Abi_|.*_(c|toint|fromint|x)$|Comm_spawn|Register_datarep|Grequest_start|Session_|"
     r"Status_[gs]et_(error|source|tag)|"
     r"Request_get_status_|.*_create_from_|Group_from_session|Remove_error|"
     r".*buffer$|"
@@ -42,7 +42,7 @@ HANDLES = {"Comm", "Group", "Datatype", "Op", "Request", "Errhandler", "Info", "
            "File"}
 # Handles by address that a routine reads as well: all others are only given back.
 READ_AND_WRITTEN = re.compile(
-    r"MPI_(\w+_(free|commit|disconnect)|Cancel|Start|Test|Wait) \w+|MPI_I?mrecv message")
+    r"MPI_(\w+_(free|commit|disconnect|close)|Cancel|Start|Test|Wait) \w+|MPI_I?mrecv message")
 NULL_FUNCTIONS = ["MPI_DUP_FN", "MPI_NULL_COPY_FN", "MPI_NULL_DELETE_FN"] + [
     f"MPI_{kind}_{what}" for kind in ("COMM", "TYPE", "WIN")
     for what in ("DUP_FN", "NULL_COPY_FN", "NULL_DELETE_FN")]

@@ -7,7 +7,9 @@ program module_test
   integer :: dims(2), coords(2), cart, left, right, world, few(1), sub
   integer :: kinds(4), shown(4), seen(4), request, both(2)
   integer(MPI_ADDRESS_KIND) :: places(4) = [0, 4, 8, 12]
-  integer :: graph, sources(2), weights(2), into(2), out(2)
+  integer :: graph, sources(2), weights(2), into(2), out(2), file, filetype, old
+  integer(kind=MPI_OFFSET_KIND) :: offset
+  character(len=20) :: datarep
   logical :: periods(2), flag
   integer(kind=MPI_ADDRESS_KIND) :: addresses(2), base
   real :: a(4, 3), b(4, 3)
@@ -117,6 +119,38 @@ program module_test
   call MPI_Dist_graph_neighbors_count(graph, left, right, flag, ierr)
   call check(left == 0 .and. right == 0 .and. flag, 'no weights')
   call MPI_Comm_free(graph, ierr)
+
+  call MPI_File_open(MPI_COMM_SELF, 'module.data  ', MPI_MODE_RDWR + MPI_MODE_CREATE + &
+       MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, file, ierr)
+  call check(ierr == MPI_SUCCESS .and. file /= MPI_FILE_NULL, 'file')
+  call MPI_Type_vector(3, 1, 2, MPI_REAL, filetype, ierr)
+  call MPI_Type_commit(filetype, ierr)
+  offset = 4
+  call MPI_File_set_view(file, offset, MPI_REAL, filetype, 'native', MPI_INFO_NULL, ierr)
+  call MPI_Type_free(filetype, ierr)
+  call MPI_File_get_view(file, offset, old, filetype, datarep, ierr)
+  call check(offset == 4 .and. old == MPI_REAL .and. datarep == 'native', 'view')
+  call MPI_Type_free(filetype, ierr)
+  call MPI_File_write(file, a, 12, MPI_REAL, status, ierr)
+  call MPI_Get_count(status, MPI_REAL, n, ierr)
+  call check(n == 12, 'written')
+  b = 0
+  offset = 5
+  call MPI_File_read_at_all(file, offset, b, 7, MPI_REAL, MPI_STATUS_IGNORE, ierr)
+  call check(b(1, 1) == 6 .and. b(3, 2) == 12 .and. b(4, 2) == 0, 'read')
+  call MPI_File_get_size(file, offset, ierr)
+  call check(offset == 4 * 21, 'size')
+  flag = .true.
+  call MPI_File_get_atomicity(file, flag, ierr)
+  call check(.not. flag, 'atomicity')
+  call MPI_File_iread(file, b, 1, MPI_REAL, n, ierr)
+  call MPI_Wait(n, status, ierr)
+  call check(n == MPI_REQUEST_NULL, 'request of a file')
+  call MPI_File_close(file, ierr)
+  call check(file == MPI_FILE_NULL, 'closed')
+  call MPI_File_delete('module.data', MPI_INFO_NULL, ierr)
+  call MPI_Error_class(ierr, n, ierr)
+  call check(n == MPI_ERR_NO_SUCH_FILE, 'deleted when it was closed')
 
   call MPI_Comm_group(MPI_COMM_WORLD, world, ierr)
   few = 0

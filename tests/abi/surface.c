@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int passed, failed;
 
@@ -454,6 +455,40 @@ static void environment(void)
     CHECK(PMPI_Initialized(&flag) == MPI_SUCCESS && flag);
 }
 
+static void files(void)
+{
+    char name[64];
+    int amode = MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, found, value = 5, n = 0;
+    MPI_Offset at = -1;
+    MPI_File fh = MPI_FILE_NULL;
+    MPI_Status status;
+    snprintf(name, sizeof name, "/tmp/surface-%d", (int)getpid());
+    CHECK(error_class(MPI_File_close(&fh)) == MPI_ERR_FILE);
+    CHECK(error_class(MPI_File_open(MPI_COMM_SELF, name, 1 << 20, MPI_INFO_NULL, &fh)) ==
+          MPI_ERR_AMODE);
+    CHECK(MPI_File_open(MPI_COMM_SELF, name, amode, MPI_INFO_NULL, &fh) == MPI_SUCCESS);
+    CHECK(fh != MPI_FILE_NULL);
+    CHECK(MPI_File_get_amode(fh, &found) == MPI_SUCCESS && found == amode);
+    CHECK(MPI_File_write_c(fh, &value, 1, MPI_INT, &status) == MPI_SUCCESS);
+    MPI_Get_count(&status, MPI_INT, &n);
+    CHECK(n == 1);
+    value = 0;
+    CHECK(MPI_File_seek(fh, -4, MPI_SEEK_END) == MPI_SUCCESS);
+    CHECK(MPI_File_seek(fh, -4, MPI_SEEK_CUR) != MPI_SUCCESS);
+    CHECK(MPI_File_seek(fh, 0, MPI_SEEK_CUR) == MPI_SUCCESS);
+    CHECK(MPI_File_get_position(fh, &at) == MPI_SUCCESS && at == 0);
+    CHECK(MPI_File_read_at(fh, 0, &value, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    CHECK(value == 5);
+    CHECK(error_class(MPI_File_write_at(fh, 0, NULL, 1, MPI_INT, &status)) == MPI_ERR_BUFFER);
+    CHECK(error_class(MPI_File_read_all_end(fh, &value, &status)) == MPI_ERR_IO);
+    CHECK(MPI_File_read_at_all_begin_c(fh, 0, &value, 1, MPI_INT) == MPI_SUCCESS);
+    CHECK(MPI_File_close(&fh) != MPI_SUCCESS);
+    CHECK(MPI_File_read_at_all_end(fh, &value, &status) == MPI_SUCCESS);
+    CHECK(MPI_File_fromint(MPI_File_toint(fh)) == fh);
+    CHECK(MPI_File_close(&fh) == MPI_SUCCESS && fh == MPI_FILE_NULL);
+    CHECK(error_class(MPI_File_delete(name, MPI_INFO_NULL)) == MPI_ERR_NO_SUCH_FILE);
+}
+
 int main(int argc, char **argv)
 {
     int provided = -1, flag = -1;
@@ -476,6 +511,7 @@ int main(int argc, char **argv)
     graphs();
     attributes();
     info();
+    files();
     errors();
     MPI_Finalize();
     MPI_Finalized(&flag);

@@ -50,7 +50,7 @@ shims! {
     fn PMPI_Comm_call_errhandler (comm: Comm, code: c_int) on comm; |m| {
         m.comm_size(comm.core())?;
         let code = code_in(code);
-        call(m.raise(comm.core(), Class(code)), code);
+        call("PMPI_Comm_call_errhandler", m.raise(comm.core(), Class(code)), code);
     }
     fn PMPI_Error_class (code: c_int, class: *mut c_int); |m| {
         put(class, code_out(m.error_class(code_in(code))?))?;
@@ -81,11 +81,11 @@ shims! {
     }
 }
 
-/// Does what a handler says, as `MPI_Comm_call_errhandler` asks for it.
-fn call(action: Action, code: c_int) {
+/// Does what a handler says, as `MPI_Comm_call_errhandler` and its kin ask for it.
+pub(crate) fn call(name: &'static str, action: Action, code: c_int) {
     match action {
         Action::Return => {}
         Action::Call(f, object) => f(object, code),
-        Action::Abort => crate::global::fatal("PMPI_Comm_call_errhandler", code),
+        Action::Abort => crate::global::fatal(name, code),
     }
 }

@@ -30,6 +30,7 @@ mod datatype_decode;
 mod deprecated;
 mod env;
 mod errhandler;
+mod file;
 mod graph;
 mod group;
 mod info;

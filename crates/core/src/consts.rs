@@ -15,6 +15,7 @@ pub const COMM_WORLD: Handle = Handle(0x101);
 pub const COMM_SELF: Handle = Handle(0x102);
 pub const GROUP_NULL: Handle = Handle(0x108);
 pub const GROUP_EMPTY: Handle = Handle(0x109);
+pub const FILE_NULL: Handle = Handle(0x118);
 pub const MESSAGE_NULL: Handle = Handle(0x128);
 pub const MESSAGE_NO_PROC: Handle = Handle(0x129);
 pub const INFO_NULL: Handle = Handle(0x130);

@@ -8,7 +8,9 @@ use std::rc::Rc;
 
 pub use crate::errcode::{FIRST_DYNAMIC, MAX_ERROR_STRING};
 
-use crate::consts::{COMM_SELF, ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN};
+use crate::consts::{
+    COMM_SELF, ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, FILE_NULL,
+};
 use crate::errcode::Codes;
 use crate::error::{Class, Res, class};
 use crate::handle::{Handle, Kind, Slab};
@@ -121,8 +123,11 @@ impl Machine {
     }
 
     /// What to do about an error in an operation on `comm`; one on no valid communicator goes to
-    /// COMM_SELF's handler.
+    /// COMM_SELF's handler. Files have their own.
     pub fn raise(&self, comm: Handle, _code: Class) -> Action {
+        if comm == FILE_NULL || comm.has_kind(Kind::File) {
+            return self.file_action(comm);
+        }
         let (handle, eh) = match self.comms.get(comm) {
             Ok(found) => (comm, found.errhandler.get()),
             Err(_) => match self.comms.get(COMM_SELF) {

@@ -20,6 +20,7 @@ pub enum Kind {
     Errhandler = 5,
     Info = 6,
     Message = 7,
+    File = 8,
 }
 
 const SLOT_BITS: u32 = 20;
@@ -45,7 +46,7 @@ impl Handle {
         Handle(top | u32::from(generation) << SLOT_BITS | slot as u32)
     }
 
-    fn has_kind(self, kind: Kind) -> bool {
+    pub(crate) fn has_kind(self, kind: Kind) -> bool {
         self.is_dynamic() && (self.0 >> (SLOT_BITS + GENERATION_BITS)) & 15 == kind as u32
     }
 }

@@ -1,8 +1,9 @@
 //! The MPI machine: communicators, matching, requests, datatypes, operations and collectives.
 //!
 //! One `Machine` is one rank. It holds no global state, so that tests run many in one process; the
-//! ABI crates keep the one of the process. No shared memory and no system call is touched here:
-//! messages go through `eyrie_channel::Endpoint`, chance goes through `eyrie_ledger::door`.
+//! ABI crates keep the one of the process. No shared memory and no system call is touched here, but
+//! for those on files (`file::disk`): messages go through `eyrie_channel::Endpoint`, chance goes
+//! through `eyrie_ledger::door`.
 
 pub mod consts;
 pub mod datatype;
@@ -40,6 +41,7 @@ pub mod coll;
 pub mod comm;
 pub mod errcode;
 pub mod errhandler;
+pub mod file;
 pub mod group;
 pub mod info;
 pub mod topo_cart;

@@ -13,6 +13,7 @@ use crate::comm::CommTable;
 use crate::datatype::TypeTable;
 use crate::engine::Engine;
 use crate::errhandler::ErrTable;
+use crate::file::FileTable;
 use crate::group::GroupTable;
 use crate::info::InfoTable;
 use crate::op::OpTable;
@@ -25,6 +26,7 @@ pub struct Machine {
     pub ops: OpTable,
     pub groups: GroupTable,
     pub infos: InfoTable,
+    pub files: FileTable,
     pub errhandlers: ErrTable,
     pub attrs: AttrTable,
     pub reentry: Reentry,
@@ -48,6 +50,7 @@ impl Machine {
             ops: OpTable::new(),
             groups: GroupTable::new(me),
             infos: InfoTable::new(),
+            files: FileTable::new(),
             errhandlers: ErrTable::new(),
             attrs: AttrTable::new(ranks),
             reentry: Reentry::default(),

@@ -43,6 +43,8 @@ pub enum Call {
     Name = 13,
     /// `MPIX_Eyrie_input`, likewise.
     Input = 14,
+    /// What the file system said: an error class, a number and a mark, in halves.
+    File = 15,
 }
 
 /// What a call came to.

@@ -125,6 +125,9 @@ mod tests {
         }
         assert_eq!(Request::of(Handle(0x180)).core(), Handle(0x180));
         assert_eq!(Message::of(Handle(0x128)).core(), Handle(0x128));
+        for h in [0x118, 0x8000_0000 | 8 << 27 | 5] {
+            assert_eq!(File::of(Handle(h)).core(), Handle(h));
+        }
     }
 
     #[test]
@@ -140,6 +143,9 @@ mod tests {
         }
         for key in [0, 501, 502, 503, 504, 505, 506, 507] {
             assert_eq!(keyval_in(keyval_out(key)), key);
+        }
+        for amode in 0..512 {
+            assert_eq!(amode_in(amode_out(amode)), amode);
         }
         for combiner in 101..=117 {
             assert_ne!(combiner_out(combiner), 0);

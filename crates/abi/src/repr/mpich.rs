@@ -250,6 +250,26 @@ closed!(class_in, class_out:
     43 = 38, 44 = 39, 45 = 40, 46 = 56, 47 = 49, 48 = 55, 49 = 57, 50 = 50, 51 = 41, 52 = 51,
     53 = 42, 54 = 43, 55 = 44, 56 = 45, 57 = 58, 58 = 76, 59 = 77, 60 = 75, 61 = 80, 62 = 81);
 
+// SEEK_CUR, SEEK_END, SEEK_SET.
+closed!(whence_in, whence_out: 401 = 602, 402 = 604, 403 = 600);
+
+/// Bits of modes in which a file is opened: the machine's and MPICH's.
+const AMODES: [(c_int, c_int); 9] =
+    [(1, 128), (2, 1), (4, 16), (8, 64), (16, 2), (32, 8), (64, 256), (128, 32), (256, 4)];
+
+pub fn amode_in(amode: c_int) -> c_int {
+    if amode & !511 != 0 {
+        return NONSENSE;
+    }
+    let bits = AMODES.iter().filter(|(_, mpich)| amode & mpich != 0);
+    bits.fold(0, |sum, (core, _)| sum | core)
+}
+
+pub fn amode_out(amode: c_int) -> c_int {
+    let bits = AMODES.iter().filter(|(core, _)| amode & core != 0);
+    bits.fold(0, |sum, (_, mpich)| sum | mpich)
+}
+
 /// Numbers above this are no classes of MPICH: they pass as they are. (The machine numbers the
 /// classes and codes that the program adds above MPI_ERR_LASTCODE of both ABIs.)
 const MPICH_LAST_CLASS: c_int = 81;

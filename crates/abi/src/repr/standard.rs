@@ -126,6 +126,6 @@ macro_rules! same {
 same!(rank_in, rank_out, tag_in, code_in, code_out, keyval_in, keyval_out);
 same!(thread_in, thread_out, comparison_out, combiner_out, split_type_in);
 same!(order_in, order_out, distribution_in, distribution_out, darg_in, darg_out);
-same!(typeclass_in, topology_out);
+same!(typeclass_in, topology_out, amode_in, amode_out, whence_in);
 #[cfg(test)]
 same!(tag_out);

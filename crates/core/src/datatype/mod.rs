@@ -16,6 +16,7 @@ mod layout;
 mod pack;
 pub mod predefined;
 mod program;
+mod runs;
 mod signature;
 mod table;
 

@@ -100,6 +100,14 @@ impl TypeTable {
         self.insert(t)
     }
 
+    /// The handle of a predefined datatype, a new one of another.
+    pub(crate) fn handle_of(&mut self, t: &Rc<Datatype>) -> Res<Handle> {
+        match t.predefined.get() {
+            Some(h) => Ok(h),
+            None => self.derived.insert(Rc::clone(t)),
+        }
+    }
+
     /// Constructor arguments of a derived datatype.
     pub fn contents(&mut self, h: Handle) -> Res<Contents> {
         let t = self.get(h)?;
@@ -109,10 +117,7 @@ impl TypeTable {
         let lists = t.made.list(t.form.get());
         let mut datatypes = Vec::with_capacity(t.made.types.len());
         for old in &t.made.types {
-            datatypes.push(match old.predefined.get() {
-                Some(h) => h,
-                None => self.derived.insert(Rc::clone(old))?,
-            });
+            datatypes.push(self.handle_of(old)?);
         }
         Ok(Contents {
             integers: lists.integers,

@@ -1,0 +1,250 @@
+//! Reading and writing files (MPI 5.0 section 14.4), through a rank's view.
+//!
+//! All is done in the call that begins it; forms that are completed later find it done. Each run of
+//! the view is one access at its position, whatever gaps there are in memory, and nothing between
+//! runs is read or written.
+
+use std::rc::Rc;
+
+use super::File;
+use super::disk::{self, Place, Way};
+use super::past::{self, Found};
+use super::view::View;
+use crate::error::{Res, class};
+use crate::handle::Handle;
+use crate::machine::Machine;
+use crate::request::Data;
+use crate::status::Status;
+
+/// Most bytes of memory with gaps that are put together for one access.
+const STAGE_BYTES: u64 = 4 << 20;
+
+/// The split collectives, of which a file has one at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Split {
+    ReadAll,
+    ReadAtAll,
+    WriteAll,
+    WriteAtAll,
+}
+
+/// One access: which data, and where its stream lies in the file.
+struct Access {
+    place: Rc<Place>,
+    view: Rc<View>,
+    start: u64,
+    data: Data,
+    alone: bool,
+}
+
+impl Access {
+    fn stage(&self) -> Res<Vec<u8>> {
+        let bytes = if self.data.is_plain() { 0 } else { self.data.bytes.min(STAGE_BYTES) };
+        let mut stage = Vec::new();
+        stage.try_reserve_exact(bytes as usize).map_err(|_| class::NO_MEM)?;
+        stage.resize(bytes as usize, 0);
+        Ok(stage)
+    }
+
+    /// # Safety
+    /// The program's memory is as the data says.
+    unsafe fn write(&self) -> Res<Found> {
+        if self.data.bytes == 0 {
+            return Ok(Found::default());
+        }
+        let file = self.place.open(Way::Write, self.alone)?;
+        let mut stage = self.stage()?;
+        let mut done = 0;
+        self.view.runs(self.start, self.data.bytes, &mut |at, len| {
+            let mut from = 0;
+            while from < len {
+                let piece = match self.data.flat {
+                    Some(flat) if self.data.is_plain() => {
+                        let rest = (len - from) as usize;
+                        // SAFETY: the data's stream is in one run here, of which this is a part.
+                        unsafe {
+                            std::slice::from_raw_parts(flat.add((done + from) as usize), rest)
+                        }
+                    }
+                    _ => {
+                        let n = (len - from).min(STAGE_BYTES) as usize;
+                        // SAFETY: the runs are as long as the data in all.
+                        unsafe { self.data.gather(done + from, &mut stage[..n]) };
+                        &stage[..n]
+                    }
+                };
+                disk::write(&file, at + from, piece)?;
+                from += piece.len() as u64;
+            }
+            done += len;
+            Ok(true)
+        })?;
+        Ok(Found { value: done, mark: 0 })
+    }
+
+    /// Reads the first `limit` bytes of the data, or what there is before the end of the file.
+    ///
+    /// # Safety
+    /// The program's memory is as the data says.
+    unsafe fn read(&self, limit: u64) -> Res<Found> {
+        if self.data.bytes.min(limit) == 0 {
+            return Ok(Found::default());
+        }
+        let file = self.place.open(Way::Read, self.alone)?;
+        let mut stage = self.stage()?;
+        let mut found = Found::default();
+        self.view.runs(self.start, self.data.bytes.min(limit), &mut |at, len| {
+            let mut from = 0;
+            while from < len {
+                let to = match self.data.flat {
+                    Some(flat) if self.data.is_plain() => {
+                        let rest = (len - from) as usize;
+                        // SAFETY: the data's stream is in one run here, of which this is a part.
+                        unsafe {
+                            std::slice::from_raw_parts_mut(flat.add(found.value as usize), rest)
+                        }
+                    }
+                    _ => &mut stage[..(len - from).min(STAGE_BYTES) as usize],
+                };
+                let got = disk::read(&file, at + from, to)?;
+                let there = &to[..got];
+                if got > 0 {
+                    found.mark = past::mark(found.mark, there);
+                }
+                if !self.data.is_plain() {
+                    // SAFETY: the runs are no longer than the data in all.
+                    unsafe { self.data.scatter(found.value, there) };
+                }
+                found.value += got as u64;
+                from += got as u64;
+                if got < to.len() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+}
+
+impl Machine {
+    /// `offset`: that of the call, or none for the individual file pointer.
+    fn file_access(
+        &self,
+        (fh, offset): (Handle, Option<i64>),
+        (buf, count, dt): (*mut u8, i64, Handle),
+        allow: fn(&File) -> Res<&File>,
+    ) -> Res<(Access, i64)> {
+        let file = allow(self.files.get(fh)?.not_sequential()?)?;
+        let data = self.data(buf, count, dt)?;
+        data.dt.bytes(data.count).ok_or(class::COUNT)?;
+        if !data.bytes.is_multiple_of(file.view.etype.size.max(1)) {
+            return Err(class::IO);
+        }
+        let offset = offset.unwrap_or(file.position);
+        let start = file.view.start(offset)?;
+        let (place, view) = (file.place.clone(), file.view.clone());
+        Ok((Access { place, view, start, data, alone: file.atomic }, offset))
+    }
+
+    fn file_moved(
+        &mut self,
+        (fh, explicit): (Handle, bool),
+        offset: i64,
+        outcome: Res<Found>,
+    ) -> Res<Status> {
+        let bytes = outcome?.value;
+        if !explicit {
+            let file = self.files.slab.get_mut(fh).ok_or(class::FILE)?;
+            file.position = file.passed(offset, bytes);
+        }
+        Ok(Status { bytes, ..Status::EMPTY })
+    }
+
+    /// # Safety
+    /// The buffer is as the count and the datatype say.
+    pub unsafe fn file_write(
+        &mut self,
+        fh: Handle,
+        offset: Option<i64>,
+        buf: *const u8,
+        count: i64,
+        dt: Handle,
+    ) -> Res<Status> {
+        let given = (buf.cast_mut(), count, dt);
+        let (access, from) = self.file_access((fh, offset), given, File::writable)?;
+        let machine = self.files.get(fh)?.machine;
+        let outcome = match self.file_before() {
+            Some(outcome) => {
+                if outcome.is_ok() && !disk::is_still(machine) {
+                    // If the file is gone by now, nobody misses it: the call did succeed.
+                    // SAFETY: the caller's promise.
+                    let _ = unsafe { access.write() };
+                }
+                outcome
+            }
+            None => {
+                // SAFETY: the caller's promise.
+                let written = unsafe { access.write() };
+                self.file_now(written)
+            }
+        };
+        self.file_moved((fh, offset.is_some()), from, outcome)
+    }
+
+    /// # Safety
+    /// The buffer is as the count and the datatype say.
+    pub unsafe fn file_read(
+        &mut self,
+        fh: Handle,
+        offset: Option<i64>,
+        buf: *mut u8,
+        count: i64,
+        dt: Handle,
+    ) -> Res<Status> {
+        let (access, from) = self.file_access((fh, offset), (buf, count, dt), File::readable)?;
+        let outcome = match self.file_before() {
+            Some(Ok(found)) => {
+                // SAFETY: the caller's promise.
+                let again = unsafe { access.read(found.value) };
+                if again != Ok(found) {
+                    let shown = access.place.shown();
+                    self.diverge(&format!("what it read of {shown} is not there any more"));
+                }
+                Ok(found)
+            }
+            Some(error) => error,
+            None => {
+                // SAFETY: the caller's promise.
+                let read = unsafe { access.read(u64::MAX) };
+                self.file_now(read)
+            }
+        };
+        self.file_moved((fh, offset.is_some()), from, outcome)
+    }
+
+    /// A request of an access that is done.
+    pub fn file_request(&mut self, fh: Handle, status: Status) -> Res<Handle> {
+        let ranks = self.files.get(fh)?.ranks.clone();
+        self.finished_request(&ranks, fh, status)
+    }
+
+    /// Whether a split collective may begin.
+    pub fn file_may_begin(&self, fh: Handle) -> Res<()> {
+        self.files.get(fh)?.is_idle()
+    }
+
+    pub fn file_begun(&mut self, fh: Handle, split: Split, status: Status) -> Res<()> {
+        self.files.slab.get_mut(fh).ok_or(class::FILE)?.split = Some((split, status));
+        Ok(())
+    }
+
+    /// The status of the split collective that had begun.
+    pub fn file_ended(&mut self, fh: Handle, split: Split) -> Res<Status> {
+        let file = self.files.slab.get_mut(fh).ok_or(class::FILE)?;
+        match file.split.take_if(|(begun, _)| *begun == split) {
+            Some((_, status)) => Ok(status),
+            None => Err(class::IO),
+        }
+    }
+}
