@@ -22,6 +22,9 @@ extern int eyrie_mpi_bottom_;
 extern int eyrie_mpi_in_place_;
 extern int eyrie_mpi_status_ignore_[8];
 extern int eyrie_mpi_statuses_ignore_[8];
+/* Variables of the module mpi_f08. */
+extern int eyrie_mpi_f08_status_ignore[8];
+extern int eyrie_mpi_f08_statuses_ignore[8];
 extern int eyrie_mpi_unweighted_[1];
 extern int eyrie_mpi_weights_empty_[1];
 
@@ -48,12 +51,14 @@ static inline int *weights_at(int *at)
 /* A Fortran status is the C status as an array of INTEGER. */
 static inline MPI_Status *status_at(void *at)
 {
-    return at == eyrie_mpi_status_ignore_ ? MPI_STATUS_IGNORE : at;
+    int none = at == eyrie_mpi_status_ignore_ || at == eyrie_mpi_f08_status_ignore;
+    return none ? MPI_STATUS_IGNORE : at;
 }
 
 static inline MPI_Status *statuses_at(void *at)
 {
-    return at == eyrie_mpi_statuses_ignore_ ? MPI_STATUSES_IGNORE : at;
+    int none = at == eyrie_mpi_statuses_ignore_ || at == eyrie_mpi_f08_statuses_ignore;
+    return none ? MPI_STATUSES_IGNORE : at;
 }
 
 /* In text.c. What they return the caller frees; they end the job if there is no memory. */

@@ -60,36 +60,38 @@ COMMONS = [  # common block, Fortran name, declaration
 
 
 def constants(header):
-    """(name, value) of every integer constant and handle of mpi.h, as Fortran sees it."""
+    """(name, value, kind of handle or "") of every integer constant and handle of mpi.h, as Fortran
+    sees it."""
     found = []
     values = {}
     for name, value in re.findall(r"^#define (MPI_\w+) +(\S.*?) *$", header, flags=re.M):
         if value in values:
-            number = values[value]
+            number, kind = values[value]
         else:
             m = re.fullmatch(r"\(?(?:\((MPI_\w+)\))?(-?\w+)\)?", value)
             if not m or (m.group(1) and m.group(1)[4:] not in HANDLES | {"Session"}):
                 continue
             try:
-                number = int(m.group(2), 0)
+                number, kind = int(m.group(2), 0), (m.group(1) or "")[4:]
             except ValueError:
                 continue
-        values[name] = number
+        values[name] = number, kind
         if name.startswith("MPI_T_") or re.match(r"MPI_F_|MPI_MAX_", name):
             continue
-        found.append((name, number))
+        found.append((name, number, kind))
     # In Fortran there is no zero at the end (MPI 5.0 section 2.6.2).
     for name, value in re.findall(r"^#define (MPI_MAX_\w+) +(\d+)$", header, flags=re.M):
-        found.append((name, int(value) - 1))
-    found += [("MPI_STATUS_SIZE", 8), ("MPI_SOURCE", 1), ("MPI_TAG", 2), ("MPI_ERROR", 3),
-              ("MPI_ADDRESS_KIND", 8), ("MPI_OFFSET_KIND", 8), ("MPI_COUNT_KIND", 8),
-              ("MPI_INTEGER_KIND", 4)]
+        found.append((name, int(value) - 1, ""))
+    found += [(name, value, "") for name, value in (
+        ("MPI_STATUS_SIZE", 8), ("MPI_SOURCE", 1), ("MPI_TAG", 2), ("MPI_ERROR", 3),
+        ("MPI_ADDRESS_KIND", 8), ("MPI_OFFSET_KIND", 8), ("MPI_COUNT_KIND", 8),
+        ("MPI_INTEGER_KIND", 4))]
     return found
 
 
 def write_constants(out_dir, header):
     lines = ["! Generated from mpi.h: constants of MPI for Fortran, in fixed and in free form."]
-    for name, value in constants(header):
+    for name, value, _ in constants(header):
         lines.append(f"      INTEGER {name}")
         if len(f"      PARAMETER ({name}={value})") > 72:
             sys.exit(f"{name} is too long for fixed form")
@@ -124,6 +126,10 @@ class Argument:
         if not m:
             raise ValueError(text)
         const, kind, star, self.name, array = m.groups()
+        # The header says `MPI_Status *` also where there are many.
+        if self.name == "array_of_statuses":
+            array = array or "[]"
+        self.name = {"indx": "index"}.get(self.name, self.name)
         self.const, self.function = bool(const), function
         pointer, self.array = bool(star), bool(array)
         handle = kind[4:] if kind.startswith("MPI_") else ""
@@ -254,22 +260,11 @@ def interface(name, arguments):
     return lines + ["      integer :: ierror", f"    end subroutine {name}"]
 
 
-def main():
-    include, out_dir = sys.argv[1:]
-    here = re.sub(r"[^/]*$", "", sys.argv[0])
-    with open(f"{include}/mpi.h", encoding="ascii") as f:
-        write_constants(out_dir, f.read())
+def routines(include, by_hand):
+    """(name, arguments) of every routine of the Fortran binding that the prototypes tell, without
+    those of these names (in lower case)."""
     with open(f"{include}/mpi_functions.h", encoding="ascii") as f:
         functions = " ".join(f.read().split())
-    by_hand = {f"mpi_{kind}_{what}" for kind in ("comm", "type", "win")
-               for what in ("create_keyval", "set_attr", "get_attr")}
-    for source in ("special.c", "attributes.c"):
-        with open(f"{here}{source}", encoding="ascii") as f:
-            by_hand |= set(re.findall(r"^ENTRY\(p(mpi_\w+)_,", f.read(), flags=re.M))
-
-    entries = ['/* Generated from mpi_functions.h: entry points for Fortran. */',
-               '#include "entry.h"', ""]
-    interfaces = ["! Generated from mpi_functions.h: explicit interfaces.", "  interface"]
     for name, args in re.findall(r"EYRIE_MPI\(\w+, (\w+), \((.*?)\)\)", functions):
         name = "MPI_" + name
         if LEFT_OUT.match(name) and name not in BUFFERS:
@@ -280,6 +275,23 @@ def main():
             arguments = [Argument(a, name) for a in args.split(",") if a.strip() != "void"]
         except ValueError as e:
             sys.exit(f"{name}: cannot translate the argument {e}")
+        yield name, arguments
+
+
+def main():
+    include, out_dir = sys.argv[1:]
+    here = re.sub(r"[^/]*$", "", sys.argv[0])
+    with open(f"{include}/mpi.h", encoding="ascii") as f:
+        write_constants(out_dir, f.read())
+    by_hand = {f"mpi_{kind}_{what}" for kind in ("comm", "type", "win")
+               for what in ("create_keyval", "set_attr", "get_attr")}
+    for source in ("special.c", "attributes.c"):
+        with open(f"{here}{source}", encoding="ascii") as f:
+            by_hand |= set(re.findall(r"^ENTRY\(p(mpi_\w+)_,", f.read(), flags=re.M))
+    entries = ['/* Generated from mpi_functions.h: entry points for Fortran. */',
+               '#include "entry.h"', ""]
+    interfaces = ["! Generated from mpi_functions.h: explicit interfaces.", "  interface"]
+    for name, arguments in routines(include, by_hand):
         entries += routine(name, arguments)
         interfaces += interface(name, arguments)
     interfaces.append("  end interface")

@@ -88,6 +88,15 @@ module mpi
       integer(8) :: attribute_val
       logical :: flag
     end subroutine MPI_Type_get_attr
+    subroutine MPI_Win_set_attr(win, win_keyval, attribute_val, ierror)
+      integer :: win, win_keyval, ierror
+      integer(8) :: attribute_val
+    end subroutine MPI_Win_set_attr
+    subroutine MPI_Win_get_attr(win, win_keyval, attribute_val, flag, ierror)
+      integer :: win, win_keyval, ierror
+      integer(8) :: attribute_val
+      logical :: flag
+    end subroutine MPI_Win_get_attr
   end interface
 
   external :: MPI_Op_create, MPI_Comm_create_errhandler, MPI_Win_create_errhandler

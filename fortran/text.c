@@ -8,6 +8,8 @@ int eyrie_mpi_bottom_;
 int eyrie_mpi_in_place_;
 int eyrie_mpi_status_ignore_[8];
 int eyrie_mpi_statuses_ignore_[8];
+int eyrie_mpi_f08_status_ignore[8];
+int eyrie_mpi_f08_statuses_ignore[8];
 int eyrie_mpi_errcodes_ignore_[1];
 int eyrie_mpi_unweighted_[1];
 int eyrie_mpi_weights_empty_[1];

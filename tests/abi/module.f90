@@ -5,6 +5,8 @@ program module_test
   implicit none
   integer :: ierr, good = 0, bad = 0, newtype, status(MPI_STATUS_SIZE), n, position
   integer :: dims(2), coords(2), cart, left, right, world, few(1), sub
+  integer :: kinds(4), shown(4), seen(4), request, both(2)
+  integer(MPI_ADDRESS_KIND) :: places(4) = [0, 4, 8, 12]
   integer :: graph, sources(2), weights(2), into(2), out(2), file, filetype, old
   integer(kind=MPI_OFFSET_KIND) :: offset
   character(len=20) :: datarep
@@ -65,7 +67,29 @@ program module_test
   periods = .false.
   call MPI_Cart_get(cart, 2, dims, periods, coords, ierr)
   call check(all(periods) .and. all(coords == 0), 'logical array')
+  kinds = MPI_INTEGER
+  shown = [1, 2, 3, 4]
+  seen = 0
+  call MPI_Ineighbor_alltoallw(shown, [1, 1, 1, 1], places, kinds, seen, [1, 1, 1, 1], places, &
+       kinds, cart, request, ierr)
+  call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+  call check(all(seen == [2, 1, 4, 3]) .and. request == MPI_REQUEST_NULL, 'neighbours')
   call MPI_Comm_free(cart, ierr)
+  MPI_STATUSES_IGNORE = -77
+  call MPI_Irecv(seen, 4, MPI_INTEGER, 0, 3, MPI_COMM_WORLD, both(1), ierr)
+  call MPI_Isend(shown, 4, MPI_INTEGER, 0, 3, MPI_COMM_WORLD, both(2), ierr)
+  call MPI_Waitall(2, both, MPI_STATUSES_IGNORE, ierr)
+  call check(all(seen == shown) .and. all(MPI_STATUSES_IGNORE == -77), 'statuses not wanted')
+  call MPI_Iallreduce(MPI_IN_PLACE, seen, 4, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request, ierr)
+  call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+  call check(all(seen == shown), 'begun in place')
+  seen = 0
+  call MPI_Alltoallw_init(shown, [4], [0], kinds, seen, [4], [0], kinds, MPI_COMM_WORLD, &
+       MPI_INFO_NULL, request, ierr)
+  call MPI_Start(request, ierr)
+  call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+  call check(all(seen == shown) .and. request /= MPI_REQUEST_NULL, 'started')
+  call MPI_Request_free(request, ierr)
 
   few = 2
   sources = 0

@@ -155,6 +155,11 @@ module() {
     "$prefix/bin/mpif90" -Wall -Werror -o "$tmp/module" "$here/module.f90" && (cd "$tmp" && "$tmp/module")
 }
 
+module08() {
+    "$prefix/bin/mpifort" -Wall -Werror -std=f2018 -J"$tmp" -o "$tmp/module08" "$here/module08.f90" &&
+        (cd "$tmp" && "$tmp/module08")
+}
+
 # mpif.h has to do in free form as well.
 free_form() {
     printf "program p\n  implicit none\n  include 'mpif.h'\n  integer :: e\n" >"$tmp/free.f90"
@@ -187,6 +192,7 @@ expect "a moved prefix works" relocated
 expect "Fortran: fixed form with mpif.h" fixed_form
 expect "Fortran: free form with mpif.h" free_form
 expect "Fortran: module mpi" module
+expect "Fortran: module mpi_f08" module08
 
 echo "not there yet ($(stubs "$std" | wc -l) functions, exported as stubs):"
 stubs "$std" | tr '\n' ' ' | fold -s -w 100 | sed 's/^/    /'

@@ -211,7 +211,8 @@ begun! {
 }
 
 begun! {
-    PMPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block_c, PMPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init_c
+    PMPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block_c,
+    PMPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init_c
     (sbuf: ConstBuf, rbuf: Buf, rcount: Count, datatype: Datatype, op: Op)
     |m, how, comm| {
         m.reduce_scatter_block_begun(

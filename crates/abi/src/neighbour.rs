@@ -19,7 +19,8 @@ shims! {
 }
 
 begun! {
-    PMPI_Ineighbor_allgather PMPI_Ineighbor_allgather_c, PMPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init_c
+    PMPI_Ineighbor_allgather PMPI_Ineighbor_allgather_c,
+    PMPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init_c
     (sbuf: ConstBuf, scount: Count, stype: Datatype, rbuf: Buf, rcount: Count, rtype: Datatype)
     |m, how, comm| {
         let (out, inn) = (block(sbuf, scount, stype), even(rbuf, rcount, rtype));
@@ -38,7 +39,8 @@ shims! {
 }
 
 begun! {
-    PMPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv_c, PMPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init_c
+    PMPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv_c,
+    PMPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init_c
     (sbuf: ConstBuf, scount: Count, stype: Datatype, rbuf: Buf, rcounts: *const Count,
      displs: *const Disp, rtype: Datatype)
     |m, how, comm| {
@@ -58,7 +60,8 @@ shims! {
 }
 
 begun! {
-    PMPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall_c, PMPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init_c
+    PMPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall_c,
+    PMPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init_c
     (sbuf: ConstBuf, scount: Count, stype: Datatype, rbuf: Buf, rcount: Count, rtype: Datatype)
     |m, how, comm| {
         let (out, inn) = (even(sbuf, scount, stype), even(rbuf, rcount, rtype));
@@ -71,17 +74,20 @@ shims! {
         sbuf: ConstBuf, scounts: *const Count, sdispls: *const Disp, stype: Datatype, rbuf: Buf,
         rcounts: *const Count, rdispls: *const Disp, rtype: Datatype, comm: Comm)
         on comm; |m| {
-        let (out, inn) = (varied(sbuf, scounts, sdispls, stype), varied(rbuf, rcounts, rdispls, rtype));
+        let out = varied(sbuf, scounts, sdispls, stype);
+        let inn = varied(rbuf, rcounts, rdispls, rtype);
         m.neighbour_alltoall(out, inn, comm.core())?;
     }
 }
 
 begun! {
-    PMPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv_c, PMPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init_c
+    PMPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv_c,
+    PMPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init_c
     (sbuf: ConstBuf, scounts: *const Count, sdispls: *const Disp, stype: Datatype, rbuf: Buf,
      rcounts: *const Count, rdispls: *const Disp, rtype: Datatype)
     |m, how, comm| {
-        let (out, inn) = (varied(sbuf, scounts, sdispls, stype), varied(rbuf, rcounts, rdispls, rtype));
+        let out = varied(sbuf, scounts, sdispls, stype);
+        let inn = varied(rbuf, rcounts, rdispls, rtype);
         m.neighbour_alltoall_begun(how, out, inn, comm.core())?
     }
 }
@@ -100,7 +106,8 @@ shims! {
 }
 
 begun! {
-    PMPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw_c, PMPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init_c
+    PMPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw_c,
+    PMPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init_c
     (sbuf: ConstBuf, scounts: *const Count, sdispls: *const Aint, stypes: *const Datatype,
      rbuf: Buf, rcounts: *const Count, rdispls: *const Aint, rtypes: *const Datatype)
     |m, how, comm| {

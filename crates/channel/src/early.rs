@@ -93,11 +93,14 @@ pub(crate) struct Early {
     looks: u32,
     /// For larger messages.
     wires: Option<Wires>,
+    /// Longest payload that goes as a datagram rather than over a wire.
+    small: u64,
 }
 
 impl Early {
     /// Opens the door of `rank`, and says where it is. `None`: not in this job, or not possible.
-    pub fn open(seg: &Segment, rank: u32) -> Option<Early> {
+    /// `crowded`: ranks outnumber the cores. Then a receiver sleeps soon, and a wire wakes nobody.
+    pub fn open(seg: &Segment, rank: u32, crowded: bool) -> Option<Early> {
         if !Wish::is_for(seg) {
             return None;
         }
@@ -118,6 +121,7 @@ impl Early {
             turn: 0,
             looks: LOOKS,
             wires,
+            small: if crowded { early::MOST_BYTES } else { early::PACKET_BYTES },
         })
     }
 
@@ -196,15 +200,14 @@ impl Early {
         if msg.env.flags != 0 {
             return false;
         }
-        let large = msg.env.len > early::MOST_BYTES;
         if let Some(wires) = &mut self.wires
-            && (large || wires.runs(seg, dst))
+            && (msg.env.len > self.small || wires.runs(seg, dst))
             && wires.give(seg, dst, new)
         {
             seg.header().link_early.store(1, Relaxed);
             return true;
         }
-        !large && self.send_datagram(seg, dst, msg)
+        msg.env.len <= early::MOST_BYTES && self.send_datagram(seg, dst, msg)
     }
 
     /// Sends a copy of `msg`, which is whole in the log. Whether it went.

@@ -283,7 +283,7 @@ impl Endpoint {
         self.early = None;
         self.rx.iter_mut().for_each(|rx| rx.open = false);
         if self.linked {
-            self.early = Early::open(self.seg, self.rank);
+            self.early = Early::open(self.seg, self.rank, self.patience.is_crowded());
         }
     }
 

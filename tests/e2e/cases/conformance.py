@@ -37,6 +37,26 @@ def survives_kills(name):
         assert not job.count("diverged"), job.report()
 
 
+def survives_nodes(name):
+    """A rank and then a node are killed, once some checkpoint was taken."""
+    options = ["--nodes", "4", "--spares", "1"]
+    with Job(program(name), ranks=4, ckpt_every=0.05, options=options) as job:
+        job.until(lambda: job.count("checkpointed") or not job.running(), "a checkpoint")
+        for what, which in (("kill-rank", "1"), ("kill-node", "2")):
+            before = job.count("restored")
+            if job.running() and job.eyrie("inject", "last", what, which, check=False)[0] == 0:
+                job.until(
+                    lambda n=before: job.count("restored") > n or not job.running(), "a recovery"
+                )
+        code = job.wait()
+        assert code == 0 and job.stdout().startswith(f"ok {name} "), job.report()
+        assert not job.count("diverged") and not job.count("rolled-back"), job.report()
+
+
+def test_what_is_begun_survives_nodes():
+    survives_nodes("begun")
+
+
 def generated():
     for name in NAMES:
         for ranks in (1, 2, 3, 4, 7):

@@ -76,10 +76,12 @@ static void complete(int round, int n, MPI_Request *requests)
 static void moved(int round, int count)
 {
     int root = round % size, all = count * size;
-    int *mine = numbers(round, me, count), *told = me == root ? numbers(round, root, count) : blank(count);
+    int *mine = numbers(round, me, count);
+    int *told = me == root ? numbers(round, root, count) : blank(count);
     int *gathered = blank(all), *everywhere = blank(all), *part = blank(count);
     int *out = blank(all), *inn = blank(all), *over = blank(all), *varied = blank(all);
-    int *counts = malloc((size_t)size * sizeof *counts), *places = malloc((size_t)size * sizeof *places);
+    int *counts = malloc((size_t)size * sizeof *counts);
+    int *places = malloc((size_t)size * sizeof *places);
     for (int r = 0; r < size; r++) {
         counts[r] = count;
         places[r] = (size - 1 - r) * count;
@@ -106,7 +108,7 @@ static void moved(int round, int count)
         for (int r = 0; r < size; r++) {
             int at = r * count + i;
             CHECK(everywhere[at] == number(round, r, i), "iallgather of %d", r);
-            CHECK(varied[(size - 1 - r) * count + i] == number(round, r, i), "iallgatherv of %d", r);
+            CHECK(varied[(size - 1 - r) * count + i] == number(round, r, i), "iallgatherv %d", r);
             CHECK(inn[at] == number(round, r * 31 + me, i), "ialltoall of %d", r);
             CHECK(over[at] == number(round, r * 31 + me, i), "ialltoall in place of %d", r);
             if (me == root)

@@ -1,5 +1,5 @@
-//! Collectives on intra-communicators (MPI 5.0 chapter 6): the blocking ones; `begun` has those that
-//! are begun in one call and completed in another.
+//! Collectives on intra-communicators (MPI 5.0 chapter 6): the blocking ones; `begun` has those
+//! that are begun in one call and completed in another.
 //!
 //! All are made of point-to-point messages on the communicator's collective context. Kept true,
 //! for replay: who sends what to whom, and in which order, follows from the arguments alone; all

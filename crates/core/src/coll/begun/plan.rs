@@ -1,5 +1,5 @@
-//! What a rank does in an operation that is begun: copies, receives, sends, and in the end perhaps a
-//! reduction.
+//! What a rank does in an operation that is begun: copies, receives, sends, and in the end perhaps
+//! a reduction.
 
 use std::rc::Rc;
 
