@@ -39,6 +39,8 @@ program module08
   use mpi_f08
   use callbacks
   implicit none
+  type(MPI_File) :: file
+  type(MPI_Status) :: from
   integer :: good = 0, bad = 0, n, e, key, counts(2), f_status(MPI_STATUS_SIZE)
   integer :: out(4) = [1, 2, 3, 4], inn(4) = 0
   integer(MPI_ADDRESS_KIND) :: base, value
@@ -125,6 +127,16 @@ program module08
   call MPI_Comm_group(MPI_COMM_WORLD, group)
   call MPI_Group_size(group, n)
   call check(n == 1 .and. group /= MPI_GROUP_EMPTY, 'a group')
+  call MPI_File_open(MPI_COMM_SELF, 'module08.data', MPI_MODE_RDWR + MPI_MODE_CREATE + &
+      MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, file)
+  call MPI_File_write_at(file, 4_MPI_OFFSET_KIND, [5, 6], 2, MPI_INTEGER, MPI_STATUS_IGNORE)
+  call MPI_File_set_view(file, 8_MPI_OFFSET_KIND, MPI_INTEGER, MPI_INTEGER, 'native', MPI_INFO_NULL)
+  call MPI_File_read_all(file, n, 1, MPI_INTEGER, from, e)
+  call check(n == 6 .and. e == MPI_SUCCESS, 'a file')
+  call MPI_File_close(file)
+  call check(file == MPI_FILE_NULL, 'a file that was closed')
+  call MPI_File_read(file, n, 1, MPI_INTEGER, from, e)
+  call check(e /= MPI_SUCCESS, 'no file')
   call MPI_Finalize()
   print '(a,i0,a,i0,a)', 'module08: ', good, ' passed, ', bad, ' failed'
   if (bad /= 0) stop 1

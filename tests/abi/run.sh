@@ -157,7 +157,7 @@ module() {
 
 module08() {
     "$prefix/bin/mpifort" -Wall -Werror -std=f2018 -J"$tmp" -o "$tmp/module08" "$here/module08.f90" &&
-        "$tmp/module08"
+        (cd "$tmp" && "$tmp/module08")
 }
 
 # mpif.h has to do in free form as well.
