@@ -149,16 +149,17 @@ impl Caller {
         let begun = Moment::now();
         let now = || (before + begun.elapsed()).as_millis() as u64;
         let mut adrift = Adrift::new(silence.as_millis() as u64, 0);
-        let (most, limit) = match self.through {
-            None => (CALL, self.limit),
-            Some(_) => (FAR_CALL, self.limit.max(silence)),
+        // A call that is lost between gateways, as one of them dies, ends in no other way.
+        let (most, greeting, limit) = match self.through {
+            None => (CALL, Duration::MAX, self.limit),
+            Some(_) => (FAR_CALL, FAR_CALL, self.limit.max(silence)),
         };
         // At the end of that the controller counts on this node's being gone.
         while begun.elapsed() < limit && !adrift.is_over(now()) {
             let left = |adrift: &Adrift| Duration::from_millis(adrift.left_ms(now())).max(PAUSE);
             let calls = now();
             match self.connect(left(&adrift).min(most)) {
-                Ok(stream) => match self.greet(stream, left(&adrift)) {
+                Ok(stream) => match self.greet(stream, left(&adrift).min(greeting)) {
                     // Unless this node stood still meanwhile.
                     Ok(called) if !adrift.is_over(now()) => return Some(called),
                     Ok(_) => {}
