@@ -213,20 +213,8 @@ impl Machine {
     ) -> Res<()> {
         let (count, r) = self.reduction(count, dt, op, comm)?;
         let root = r.comm.root(root)?;
-        let at_root = r.comm.rank == root;
+        let own = rooted_input(&r, sbuf, rbuf, count, root)?;
         let bytes = count * r.dt.size;
-        let mut own = sbuf.cast_mut();
-        if at_root {
-            check_buffer(rbuf, count, &r.dt)?;
-        }
-        if at_root && is_in_place(sbuf) {
-            own = rbuf;
-        } else {
-            check_buffer(sbuf, count, &r.dt)?;
-            if at_root {
-                check_alias(sbuf, rbuf, bytes)?;
-            }
-        }
         if bytes == 0 {
             return Ok(());
         }
@@ -422,6 +410,28 @@ struct Shares<'a> {
     /// Each holds a segment, the second one if order matters.
     temporaries: (*mut u8, *mut u8),
     ahead: Ahead,
+}
+
+/// Refuses a reduce's buffers; returns where the input is.
+pub(super) fn rooted_input(
+    r: &Reduction,
+    sbuf: *const u8,
+    rbuf: *mut u8,
+    count: u64,
+    root: u32,
+) -> Res<*mut u8> {
+    let at_root = r.comm.rank == root;
+    if at_root {
+        check_buffer(rbuf, count, &r.dt)?;
+    }
+    if at_root && is_in_place(sbuf) {
+        return Ok(rbuf);
+    }
+    check_buffer(sbuf, count, &r.dt)?;
+    if at_root {
+        check_alias(sbuf, rbuf, count * r.dt.size)?;
+    }
+    Ok(sbuf.cast_mut())
 }
 
 /// Refuses an operation's buffers as scan and reduce_scatter do; returns where the input is.

@@ -7,6 +7,33 @@ use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
 
+/// Elements of the input that belong to a rank: first and number.
+pub(super) type Share = (u64, u64);
+
+/// The share of each of `n` ranks, and the elements of all.
+///
+/// # Safety
+/// If not null, `rcounts` has `n` entries.
+pub(super) unsafe fn shares_of(rcounts: Ints, n: u32) -> Res<(Vec<Share>, i64)> {
+    // SAFETY: the caller's promise.
+    unsafe { rcounts.check_counts(n)? };
+    let mut shares = Vec::with_capacity(n as usize);
+    let mut total = 0i64;
+    for rank in 0..n {
+        // SAFETY: the caller's promise.
+        let count = unsafe { rcounts.at(rank) };
+        shares.push((total as u64, count as u64));
+        total = total.checked_add(count).ok_or(class::COUNT)?;
+    }
+    Ok((shares, total))
+}
+
+/// The elements of each of `n` ranks that have as many, and of all.
+pub(super) fn even_shares(rcount: i64, n: u32) -> Res<(u64, i64)> {
+    let each = check_count(rcount)?;
+    Ok((each, rcount.checked_mul(i64::from(n)).ok_or(class::COUNT)?))
+}
+
 impl Machine {
     /// # Safety
     /// The buffers are valid for the type, as MPI requires; `rcounts` has an entry per rank.
@@ -21,21 +48,9 @@ impl Machine {
     ) -> Res<()> {
         let n = self.comms.get_ref(comm)?.size();
         // SAFETY: the caller's promise.
-        unsafe { rcounts.check_counts(n)? };
-        let mut starts = Vec::with_capacity(n as usize + 1);
-        let mut total = 0i64;
-        for rank in 0..n {
-            starts.push(total as u64);
-            // SAFETY: the caller's promise.
-            let count = unsafe { rcounts.at(rank) };
-            total = total.checked_add(count).ok_or(class::COUNT)?;
-        }
-        starts.push(total as u64);
+        let (shares, total) = unsafe { shares_of(rcounts, n)? };
         let (total, r) = self.reduction(total, dt, op, comm)?;
-        let of = |rank: u32| {
-            let (start, end) = (starts[rank as usize], starts[rank as usize + 1]);
-            (start, end - start)
-        };
+        let of = |rank: u32| shares[rank as usize];
         // SAFETY: the caller's promise.
         unsafe { self.scatter_reduced(&r, sbuf, rbuf, total, &of) }
     }
@@ -51,9 +66,7 @@ impl Machine {
         op: Handle,
         comm: Handle,
     ) -> Res<()> {
-        let n = self.comms.get_ref(comm)?.size();
-        let each = check_count(rcount)?;
-        let total = rcount.checked_mul(i64::from(n)).ok_or(class::COUNT)?;
+        let (each, total) = even_shares(rcount, self.comms.get_ref(comm)?.size())?;
         let (total, r) = self.reduction(total, dt, op, comm)?;
         let of = |rank: u32| (u64::from(rank) * each, each);
         // SAFETY: the caller's promise.

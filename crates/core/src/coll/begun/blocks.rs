@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use super::super::data::{Data, check_buffer, check_count, element, is_in_place};
+use super::super::data::{Data, check_buffer, element, is_in_place};
 use super::super::{Ints, TypesOf};
 use crate::datatype::Datatype;
-use crate::error::{Res, class};
+use crate::error::Res;
 use crate::handle::Handle;
 use crate::machine::Machine;
 
@@ -83,11 +83,10 @@ impl Machine {
                     displs.check_displs()?;
                     let (_, dt) = self.checked_type(0, dt)?;
                     let piece = |i| {
-                        let count = check_count(counts.at(i))?;
-                        dt.bytes(count).ok_or(class::COUNT)?;
-                        Ok(Piece { ptr: element(base, displs.at(i), &dt), count, dt: dt.clone() })
+                        let (ptr, count) = (element(base, displs.at(i), &dt), counts.at(i) as u64);
+                        Piece { ptr, count, dt: dt.clone() }
                     };
-                    (0..n).map(piece).collect()
+                    Ok((0..n).map(piece).collect())
                 }
                 Layout::Typed(counts, displs, types) if n > 0 => {
                     counts.check_counts(n)?;

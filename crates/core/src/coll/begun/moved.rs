@@ -11,7 +11,7 @@ use crate::handle::Handle;
 use crate::machine::Machine;
 
 /// The other ranks, from the next one on: not all begin with the same.
-fn others(comm: &Comm) -> impl Iterator<Item = u32> + use<> {
+pub(super) fn others(comm: &Comm) -> impl Iterator<Item = u32> + use<> {
     let (n, me) = (comm.size(), comm.rank);
     (1..n).map(move |k| (me + k) % n)
 }
@@ -71,14 +71,15 @@ impl Machine {
         }
     }
 
-    /// What a rank puts into its own block.
-    fn own_part(&self, plan: &mut Plan, own: Block, to: &Piece) -> Res<()> {
+    /// What a rank puts into its own block; returns where it lies.
+    fn own_part(&self, plan: &mut Plan, own: Block, to: &Piece) -> Res<Piece> {
         if is_in_place(own.buf) {
-            return Ok(());
+            return Ok(to.clone());
         }
         let own = self.piece(own)?;
         check_alias(own.ptr, to.ptr, own.bytes())?;
-        plan.copy(own, to.clone())
+        plan.copy(own.clone(), to.clone())?;
+        Ok(own)
     }
 
     /// # Safety
@@ -123,9 +124,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             let pieces = self.pieces(blocks, comm.size())?;
-            let mine = &pieces[comm.rank as usize];
-            self.own_part(&mut plan, own, mine)?;
-            let sent = if is_in_place(own.buf) { mine.clone() } else { self.piece(own)? };
+            let sent = self.own_part(&mut plan, own, &pieces[comm.rank as usize])?;
             for peer in others(&comm) {
                 plan.receive(pieces[peer as usize].clone(), peer);
                 plan.send(sent.clone(), peer);

@@ -3,16 +3,15 @@
 
 use super::How;
 use super::blocks::Piece;
+use super::moved::others;
 use super::plan::{Fold, Plan};
 use crate::coll::Ints;
-use crate::coll::data::{Scratch, check_alias, check_buffer, check_count, is_in_place};
-use crate::coll::reduce::{Reduction, input};
+use crate::coll::data::Scratch;
+use crate::coll::reduce::{Reduction, input, rooted_input};
+use crate::coll::reduce_scatter::{Share, even_shares, shares_of};
 use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
-
-/// Elements of the input: first and number.
-type Share = (u64, u64);
 
 /// Which ranks send a rank their operands, besides itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,18 +51,7 @@ impl Machine {
     ) -> Res<Handle> {
         let (count, r) = self.reduction(count, dt, op, comm)?;
         let root = r.comm.root(root)?;
-        let mut own = sbuf.cast_mut();
-        if r.comm.rank == root {
-            check_buffer(rbuf, count, &r.dt)?;
-        }
-        if r.comm.rank == root && is_in_place(sbuf) {
-            own = rbuf;
-        } else {
-            check_buffer(sbuf, count, &r.dt)?;
-            if r.comm.rank == root {
-                check_alias(sbuf, rbuf, count * r.dt.size)?;
-            }
-        }
+        let own = rooted_input(&r, sbuf, rbuf, count, root)?;
         // SAFETY: the caller's promise.
         unsafe {
             self.reduction_begun(how, r, own, rbuf, &|_| (0, count), Operands::Of(root), comm)
@@ -150,12 +138,11 @@ impl Machine {
     ) -> Res<Handle> {
         let n = self.comms.get_ref(comm)?.size();
         // SAFETY: the caller's promise.
-        let counts: Vec<i64> = unsafe {
-            rcounts.check_counts(n)?;
-            (0..n).map(|rank| rcounts.at(rank)).collect()
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.shares_begun(how, sbuf, rbuf, &counts, (dt, op), comm) }
+        unsafe {
+            let (shares, total) = shares_of(rcounts, n)?;
+            let of = |rank: u32| shares[rank as usize];
+            self.shares_begun(how, sbuf, rbuf, (&of, total), (dt, op), comm)
+        }
     }
 
     /// # Safety
@@ -170,10 +157,10 @@ impl Machine {
         op: Handle,
         comm: Handle,
     ) -> Res<Handle> {
-        check_count(rcount)?;
-        let counts = vec![rcount; self.comms.get_ref(comm)?.size() as usize];
+        let (each, total) = even_shares(rcount, self.comms.get_ref(comm)?.size())?;
+        let of = |rank: u32| (u64::from(rank) * each, each);
         // SAFETY: the caller's promise.
-        unsafe { self.shares_begun(how, sbuf, rbuf, &counts, (dt, op), comm) }
+        unsafe { self.shares_begun(how, sbuf, rbuf, (&of, total), (dt, op), comm) }
     }
 
     unsafe fn shares_begun(
@@ -181,22 +168,14 @@ impl Machine {
         how: How,
         sbuf: *const u8,
         rbuf: *mut u8,
-        counts: &[i64],
+        (of, total): (&dyn Fn(u32) -> Share, i64),
         (dt, op): (Handle, Handle),
         comm: Handle,
     ) -> Res<Handle> {
-        let mut shares: Vec<Share> = Vec::with_capacity(counts.len());
-        let mut total = 0i64;
-        for count in counts {
-            shares.push((total as u64, *count as u64));
-            total = total.checked_add(*count).ok_or(class::COUNT)?;
-        }
         let (total, r) = self.reduction(total, dt, op, comm)?;
-        let own = shares[r.comm.rank as usize].1;
-        let source = input(&r, sbuf, rbuf, (total, own))?;
-        let of = |rank: u32| shares[rank as usize];
+        let source = input(&r, sbuf, rbuf, (total, of(r.comm.rank).1))?;
         // SAFETY: the caller's promise.
-        unsafe { self.reduction_begun(how, r, source, rbuf, &of, Operands::All, comm) }
+        unsafe { self.reduction_begun(how, r, source, rbuf, of, Operands::All, comm) }
     }
 
     /// `source` holds for each rank what that one reduces of this rank's operands; `target` gets
@@ -231,7 +210,7 @@ impl Machine {
                 }
             }
         }
-        for to in (1..n).map(|k| (me + k) % n) {
+        for to in others(&r.comm) {
             if operands.of(to, n).contains(&me) {
                 plan.send(piece(source, of(to)), to);
             }
