@@ -402,7 +402,8 @@ impl World {
     pub fn written(&mut self, at: Member, rank: u32, generation: u32, image: Rc<Image>) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let key = (rank, generation);
-        node.disk.insert(key, Stored { image: Rc::clone(&image), bad: false });
+        let replaced = node.disk.get(&key).is_some_and(|old| old.bad || old.replaced);
+        node.disk.insert(key, Stored { image: Rc::clone(&image), bad: false, replaced });
         if let Some(home) = node.kept_for.remove(&key) {
             self.tell_peer(at, home, PeerMsg::Kept { rank, generation });
         } else if let Some(partner) = node.taking.remove(&key) {
@@ -674,7 +675,12 @@ impl World {
         if self.says_nothing(at, peer, &said) {
             return;
         }
+        let lax = self.mutated(Mutation::NoFence);
         let Some(node) = self.nodes.get_mut(&at) else { return };
+        if !lax && !node.members.contains(&peer) {
+            // It was fenced: also what comes on an earlier connection of it is not taken.
+            return;
+        }
         let current = node.peers.get(&peer).is_some_and(|p| p.conn == conn);
         match said {
             PeerMsg::Open { from, inner } => self.opened(at, from, inner),

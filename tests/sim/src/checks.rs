@@ -183,10 +183,10 @@ impl World {
         }
     }
 
-    /// A copy of an image is given up: it must not be good.
+    /// A copy of an image is given up: it must not be good, or not have been.
     pub fn check_bad(&mut self, rank: u32, generation: u32, at: Member) {
         let copy = self.nodes.get(&at).and_then(|n| n.disk.get(&(rank, generation)));
-        if copy.is_some_and(|stored| !stored.bad) {
+        if copy.is_some_and(|stored| !stored.bad && !stored.replaced) {
             self.fail(format!("the good image {generation} of rank {rank} on {at} is given up"));
         }
     }

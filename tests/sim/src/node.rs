@@ -38,6 +38,8 @@ pub struct Proc {
 pub struct Stored {
     pub image: Rc<Image>,
     pub bad: bool,
+    /// A bad one was here before: word of that may still be on its way.
+    pub replaced: bool,
 }
 
 /// A connection to another node.

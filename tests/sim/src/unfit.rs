@@ -73,6 +73,8 @@ impl World {
         let Some((order, _)) = node.orders.get_mut(&rank) else { return };
         if order.incarnation == incarnation {
             order.told = true;
+            // From here on it is read where it was found; if it is damaged by now, that is said.
+            order.from = None;
             self.try_order(at, rank);
         }
     }
