@@ -20,6 +20,7 @@ use eyrie_ledger::segment::{
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
+use crate::alive;
 use crate::early::Early;
 use crate::presence::{Presence, ring_daemon};
 use crate::remote;
@@ -188,6 +189,7 @@ impl Endpoint {
             naps: 0,
         };
         ctl.pid.store(std::process::id(), Relaxed);
+        alive::arm(ctl);
         ep.hide_all();
         ep.open_early();
         ctl.state.store(STATE_RUNNING, Release);
@@ -262,6 +264,7 @@ impl Endpoint {
     fn restored(&mut self) -> bool {
         self.incarnation = self.ctl.incarnation.load(Acquire);
         self.ctl.pid.store(std::process::id(), Relaxed);
+        alive::arm(self.ctl);
         self.hide_all();
         self.open_early();
         self.log.rebuild();

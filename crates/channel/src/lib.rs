@@ -1,6 +1,7 @@
 //! Ordered, reliable message streams between the ranks of a node, in shared memory.
 //!
 //! - `endpoint`: one rank's end of all its channels: append, poll, acknowledge.
+//! - `alive`: how the node learns at once that the process ends.
 //! - `early`: copies of small messages that are at another node sooner than the links bring them.
 //! - `wire`, `socket`: the same for larger ones, over TCP connections from rank to rank.
 //! - `presence`: where the rank is (in its own code, inside, waiting, parked): the safe points.
@@ -8,6 +9,7 @@
 //! - `remote`: single-copy reads out of a peer's memory, for jobs without protection.
 //! - `shown`: the same for messages that are being logged meanwhile.
 
+mod alive;
 mod early;
 pub mod endpoint;
 pub mod presence;

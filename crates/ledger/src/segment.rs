@@ -236,7 +236,11 @@ pub struct RankCtl {
     pub pressure: AtomicU32,
     /// Number of the node that the rank is on. Written by the daemon.
     pub home: AtomicU32,
-    _pad0: [u32; 7],
+    /// Number of the thread that called `MPI_Init`, and `FUTEX_WAITERS`: a robust futex, which the
+    /// kernel marks with `FUTEX_OWNER_DIED` when that thread ends, before it frees any memory.
+    /// 0: unknown. Written by the rank, and by the daemon around a start.
+    pub alive: AtomicU32,
+    _pad0: [u32; 6],
     // Line 1: the doorbell, written by every peer.
     /// The rank's futex: bumped by whoever made something happen for it.
     pub doorbell: AtomicU32,

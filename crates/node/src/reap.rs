@@ -6,6 +6,7 @@
 use crate::monitor::Death;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -198,6 +199,29 @@ fn clear_these(children: impl Fn() -> Vec<libc::pid_t>) -> usize {
     }
 }
 
+/// The signal that ended a process which was not collected yet, once none of its threads returns
+/// to the program: its memory may still be there.
+///
+/// # Errors
+/// Whether it is on its way out: a signal has ended it, and some of its threads may run yet.
+pub fn killed(pid: libc::pid_t) -> Result<i32, bool> {
+    /// The kernel's `PF_EXITING` among the flags of a thread.
+    const EXITING: u64 = 0x4;
+    // The 9th and the 52nd of proc_pid_stat(5). A thread that has been collected is gone.
+    let look = |task: &Path| {
+        let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+        let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |at: usize| words.get(at - 3)?.parse::<u64>().ok();
+        Some((number(9)? & EXITING != 0, number(52)? as i32 & 0x7f))
+    };
+    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+    // First: from then on no thread begins.
+    let Some((true, signal @ 1..)) = look(&tasks.join(pid.to_string())) else { return Err(false) };
+    let tasks = std::fs::read_dir(tasks).map_err(|_| false)?;
+    let runs = |task: std::fs::DirEntry| look(&task.path()).is_some_and(|(exits, _)| !exits);
+    if tasks.flatten().any(runs) { Err(true) } else { Ok(signal) }
+}
+
 /// When a process started, as the kernel counts. None: it is gone, or has ended.
 pub fn born(pid: libc::pid_t) -> Option<u64> {
     let (state, _, born) = stat(pid)?;
@@ -270,6 +294,33 @@ pub fn clear() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_was_killed_is_known_before_it_is_collected() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id() as libc::pid_t;
+        assert_eq!(killed(pid), Err(false));
+        child.kill().unwrap();
+        while killed(pid) != Ok(libc::SIGKILL) {
+            std::thread::yield_now();
+        }
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(killed(pid), Err(false));
+    }
+
+    #[test]
+    fn who_ends_by_itself_was_not_killed() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id() as libc::pid_t;
+        // SAFETY: `info` is a valid place for the answer; the child stays to be collected.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let how = libc::WEXITED | libc::WNOWAIT;
+            assert_eq!(libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, how), 0);
+        }
+        assert_eq!(killed(pid), Err(false));
+        assert!(child.wait().unwrap().success());
+    }
 
     #[test]
     fn what_a_rank_has_left_is_killed_while_that_is_wanted() {

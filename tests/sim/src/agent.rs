@@ -359,6 +359,7 @@ impl World {
             return self.tell(at, FromNode::NoCheckpoint { rank });
         };
         let hold = hold && !self.mutated(Mutation::NotHeld);
+        self.node(at).into_iter().for_each(|n| n.capturing.extend([(rank, generation)]));
         let proc = self.nodes.get_mut(&at).and_then(|n| n.procs.get_mut(&rank));
         if let Some(proc) = proc.filter(|_| hold) {
             proc.held = true;
@@ -544,8 +545,11 @@ impl World {
                 node.taken.remove(&(rank, generation));
                 node.disk.remove(&(rank, generation));
             }
-            self.rank_goes_on(at, rank);
-            self.tell(at, FromNode::NoCheckpoint { rank });
+            // Of one that was given up since nobody is told; its rank may stand for another.
+            if self.nodes.get(&at).is_some_and(|n| n.capturing.get(&rank) == Some(&generation)) {
+                self.rank_goes_on(at, rank);
+                self.tell(at, FromNode::NoCheckpoint { rank });
+            }
         }
         for (to, rank, generation) in lost {
             self.tell(at, FromNode::NotCopied { rank, generation, to });
@@ -671,16 +675,17 @@ impl World {
         }
     }
 
+    /// Whether nothing of a peer is taken, also not on an earlier connection of it.
+    fn is_fenced(&self, at: Member, peer: Member) -> bool {
+        let knows = self.nodes.get(&at).is_none_or(|n| n.members.contains(&peer));
+        !knows && !self.mutated(Mutation::NoFence)
+    }
+
     pub fn peer_hears(&mut self, at: Member, peer: Member, conn: usize, said: PeerMsg) {
-        if self.says_nothing(at, peer, &said) {
+        if self.is_fenced(at, peer) || self.says_nothing(at, peer, &said) {
             return;
         }
-        let lax = self.mutated(Mutation::NoFence);
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        if !lax && !node.members.contains(&peer) {
-            // It was fenced: also what comes on an earlier connection of it is not taken.
-            return;
-        }
         let current = node.peers.get(&peer).is_some_and(|p| p.conn == conn);
         match said {
             PeerMsg::Open { from, inner } => self.opened(at, from, inner),

@@ -173,9 +173,7 @@ impl World {
         // Those that go in the same step are there until then.
         let stay = members.iter().filter(|m| !self.going.contains(m)).count();
         let all: BTreeSet<&Member> = members.iter().chain(&self.going).collect();
-        let key = (rank, generation);
-        let good = |n: &crate::node::Node| n.disk.get(&key).is_some_and(|s| !s.bad);
-        let only_given = !self.nodes.values().any(good) && self.is_given(&key);
+        let only_given = self.is_only_given(&(rank, generation));
         if all.into_iter().filter(has).count() < 2.min(stay.max(1)) && !only_given {
             self.fail(format!(
                 "image {generation} of rank {rank} counts with less than two copies"

@@ -114,13 +114,9 @@ impl World {
         }
     }
 
-    fn tell_members(&mut self, members: Vec<Member>) {
-        self.say_to_all(&ToNode::Members(members));
-        self.exchange_pauses();
-    }
-
     pub fn carry_out(&mut self, todo: Vec<Action>) {
         self.check_completes(&todo);
+        let exchanged = todo.iter().any(|a| matches!(a, Action::Members(_)));
         for action in todo {
             let begins = matches!(action, Action::Members(_));
             if self.controller.rolling_back.is_some() && !begins {
@@ -129,63 +125,71 @@ impl World {
             if !matches!(action, Action::Members(_) | Action::Home { .. }) {
                 self.trace(|| format!("planner: {action:?}"));
             }
-            match action {
-                Action::Members(members) => self.tell_members(members),
-                Action::Home { rank, at } => self.say_to_all(&ToNode::Home { rank, at }),
-                Action::Query { to, round, ranks } => {
-                    self.say_to(to, ToNode::Query { round, ranks });
+            self.carry_action(action);
+        }
+        if exchanged {
+            // Behind the homes: of a rank whose home is new to a node it forgets that it stands.
+            self.exchange_pauses();
+        }
+    }
+
+    fn carry_action(&mut self, action: Action) {
+        match action {
+            Action::Members(members) => self.say_to_all(&ToNode::Members(members)),
+            Action::Home { rank, at } => self.say_to_all(&ToNode::Home { rank, at }),
+            Action::Query { to, round, ranks } => {
+                self.say_to(to, ToNode::Query { round, ranks });
+            }
+            Action::Restore { rank, incarnation, at, generation, from, words } => {
+                self.rank_down(rank);
+                self.controller.done.remove(&rank);
+                let kept = self.controller.retention[rank as usize].newest_first();
+                let point = kept.filter(|k| k.generation == generation).map(|k| &k.point);
+                let least = point.map(|p| p.det_pos).next().unwrap_or(0);
+                self.check_restore(rank, incarnation, words.as_ref(), least);
+                // At the beginning there is nothing to be looked for.
+                let (stumble, told) = (None, incarnation == 1);
+                let order = Order { rank, incarnation, generation, from, words, stumble, told };
+                self.order_at(at, order);
+                self.fault_nearby(6);
+            }
+            Action::Copy { rank, generation, from, to } => {
+                self.say_to(from, ToNode::Copy { rank, generation, to });
+            }
+            Action::Complete { rank, generation } => {
+                self.capture_over(rank, generation);
+                self.stands(rank, generation, true);
+                self.complete(rank, generation);
+            }
+            Action::Discard { rank, generation } if self.mutated(Mutation::LateImages) => {
+                self.capture_over(rank, generation);
+                self.controller.late.push((rank, generation));
+            }
+            Action::Discard { rank, generation } => {
+                self.capture_over(rank, generation);
+                if !self.mutated(Mutation::VoidHeld) {
+                    self.stands(rank, generation, false);
                 }
-                Action::Restore { rank, incarnation, at, generation, from, words } => {
-                    self.rank_down(rank);
-                    self.controller.done.remove(&rank);
-                    let kept = self.controller.retention[rank as usize].newest_first();
-                    let point = kept.filter(|k| k.generation == generation).map(|k| &k.point);
-                    let least = point.map(|p| p.det_pos).next().unwrap_or(0);
-                    self.check_restore(rank, incarnation, words.as_ref(), least);
-                    // At the beginning there is nothing to be looked for.
-                    let (stumble, told) = (None, incarnation == 1);
-                    let order = Order { rank, incarnation, generation, from, words, stumble, told };
-                    self.order_at(at, order);
-                    self.fault_nearby(6);
+                self.say_to_all(&ToNode::Remove { rank, generation });
+            }
+            Action::Damaged { rank, generation } => {
+                self.controller.retention[rank as usize].damaged(generation);
+                self.drop_image(rank, generation);
+            }
+            Action::Kill { rank, incarnation } => self.order_kill(rank, incarnation),
+            Action::Gather { at, ranks, life } => {
+                self.say_to(at, ToNode::Gather { ranks, life });
+            }
+            Action::RollBack { why } => self.roll_back(&why),
+            leave @ (Action::Leaving { .. } | Action::Vacate { .. } | Action::Dismiss { .. }) => {
+                self.carry_out_leave(leave)
+            }
+            Action::Lost => {
+                if !self.truth.may_roll_back() {
+                    self.fail(String::from("all was lost within what is to be survived"));
                 }
-                Action::Copy { rank, generation, from, to } => {
-                    self.say_to(from, ToNode::Copy { rank, generation, to });
-                }
-                Action::Complete { rank, generation } => {
-                    self.capture_over(rank, generation);
-                    self.stands(rank, generation, true);
-                    self.complete(rank, generation);
-                }
-                Action::Discard { rank, generation } if self.mutated(Mutation::LateImages) => {
-                    self.capture_over(rank, generation);
-                    self.controller.late.push((rank, generation));
-                }
-                Action::Discard { rank, generation } => {
-                    self.capture_over(rank, generation);
-                    if !self.mutated(Mutation::VoidHeld) {
-                        self.stands(rank, generation, false);
-                    }
-                    self.say_to_all(&ToNode::Remove { rank, generation });
-                }
-                Action::Damaged { rank, generation } => {
-                    self.controller.retention[rank as usize].damaged(generation);
-                    self.drop_image(rank, generation);
-                }
-                Action::Kill { rank, incarnation } => self.order_kill(rank, incarnation),
-                Action::Gather { at, ranks, life } => {
-                    self.say_to(at, ToNode::Gather { ranks, life });
-                }
-                Action::RollBack { why } => self.roll_back(&why),
-                leave @ (Action::Leaving { .. }
-                | Action::Vacate { .. }
-                | Action::Dismiss { .. }) => self.carry_out_leave(leave),
-                Action::Lost => {
-                    if !self.truth.may_roll_back() {
-                        self.fail(String::from("all was lost within what is to be survived"));
-                    }
-                    self.report.lost = true;
-                    self.over = true;
-                }
+                self.report.lost = true;
+                self.over = true;
             }
         }
     }

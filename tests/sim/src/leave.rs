@@ -373,11 +373,9 @@ impl World {
                 let image = (rank, generation);
                 let has =
                     |m: &&Member| self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&image));
-                let file =
-                    |n: &crate::node::Node| n.disk.get(&image).is_some_and(|stored| !stored.bad);
                 let copies = stay.iter().filter(has).count() >= 2.min(stay.len());
                 // What only the vault has is brought nowhere.
-                let only_given = !self.nodes.values().any(file) && self.is_given(&image);
+                let only_given = self.is_only_given(&image);
                 let safe = match self.controller.planner.vaults() {
                     true => self.is_given(&image),
                     false => copies || only_given,

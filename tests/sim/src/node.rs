@@ -74,6 +74,8 @@ pub struct Node {
     pub taken: BTreeMap<(u32, u32), (Member, Rc<Image>)>,
     /// For whom images are kept that were taken there.
     pub kept_for: BTreeMap<(u32, u32), Member>,
+    /// The image of each rank that was begun last.
+    pub capturing: BTreeMap<u32, u32>,
     pub conn: usize,
     /// What was said to the controllers.
     pub session: Session<FromNode>,
@@ -115,6 +117,7 @@ impl Node {
             taking: BTreeMap::new(),
             taken: BTreeMap::new(),
             kept_for: BTreeMap::new(),
+            capturing: BTreeMap::new(),
             conn,
             session: Session::default(),
             pumping: false,

@@ -86,6 +86,7 @@ impl World {
         }
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let first = parts.first().map_or(0, |p| p.0);
+        node.capturing.extend(parts.iter().map(|part| (part.0, generation)));
         node.sets.push(Set { generation, parts, left, early, hold, kept: Vec::new() });
         self.end_set_if_all_stand(at, generation, first);
     }

@@ -7,7 +7,7 @@
 use crate::types::*;
 use crate::world::{VAULT_BEARS, World};
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::recovery::{Guard, Input};
+use eyrie_protocol::recovery::{Guard, Input, VAULT};
 use std::collections::BTreeMap;
 
 /// Images that are being brought in.
@@ -106,6 +106,12 @@ impl World {
         let live = self.controller.planner.members();
         let gives = |members: &[Member]| gone(members, |m| live.contains(m)) as u64 <= VAULT_BEARS;
         self.vault.get(image).is_some_and(|(_, members)| gives(members))
+    }
+
+    /// Whether the vault gives it, and no node is known to have it: then it is copied nowhere.
+    pub fn is_only_given(&self, image: &(u32, u32)) -> bool {
+        let mut holders = self.controller.planner.holders(image.0, image.1);
+        holders.all(|m| m == VAULT) && self.is_given(image)
     }
 
     fn count_round(&mut self, round: &Round) {

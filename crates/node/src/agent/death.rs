@@ -2,7 +2,8 @@
 //!
 //! Kept true: all output of the dead process is passed on before its end is told; images are only
 //! looked for when no checkpoint thread touches the old process any more, and they are checked in a
-//! thread, never on the main loop; a search that another one replaced, or whose rank is being
+//! thread, never on the main loop, while the old process goes; one is told to be there when that
+//! and what it left behind are gone; a search that another one replaced, or whose rank is being
 //! started, kills and removes nothing any more.
 
 use super::elsewhere::Elsewhere;
@@ -18,6 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Between two looks whether a process that has ended is gone.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether a search is not to go on.
 pub(super) type Over = Arc<AtomicBool>;
@@ -50,6 +54,11 @@ impl Agent {
                 Death::Signal(libc::SIGKILL)
             }
         };
+        self.ended(rank, start, pid, death);
+    }
+
+    /// No line of the program is run any more by the process of a rank.
+    pub(super) fn ended(&mut self, rank: u32, start: u64, pid: libc::pid_t, death: Death) {
         self.drain(rank);
         let (said, progress) = (self.said(rank), self.progress(rank));
         let death = self.death_behind(rank, pid, death, &said);
@@ -125,7 +134,8 @@ impl Agent {
         }
         let Search { attempt, generations, fetch } = search;
         let found = |choice| FromNode::Found { rank, attempt, choice };
-        let left = !reap::kill_left(&self.place.id, rank, || true).is_empty();
+        let going = self.going.of(rank);
+        let left = !reap::kill_left(&self.place.id, rank, || true).is_empty() || going.is_some();
         match generations.first() {
             None => return self.say(found(Choice::Nothing)),
             Some(0) if !left => return self.say(found(Choice::Beginning)),
@@ -141,14 +151,14 @@ impl Agent {
         let over = Over::default();
         self.rank(rank).search = Some(Arc::clone(&over));
         let search = move || {
-            let found = |choice| drop(tell.send(Msg::Found { rank, attempt, choice }));
-            let left = reap::clear_left(&job, rank, || !over.load(Ordering::SeqCst));
-            if over.load(Ordering::SeqCst) {
-                return;
-            }
-            if left > 0 {
-                return found(Choice::Left(left as u64));
-            }
+            let is_over = || over.load(Ordering::SeqCst);
+            let tell = |choice| drop(tell.send(Msg::Found { rank, attempt, choice }));
+            // Images are looked at meanwhile.
+            let found = |choice| match clear(&job, rank, going.as_deref(), is_over) {
+                _ if is_over() => {}
+                0 => tell(choice),
+                left => tell(Choice::Left(left as u64)),
+            };
             let check = |generation| {
                 let choice = check_image(&images, &job, rank, generation, size);
                 unfit::fit(choice, &image_path(&images, rank, generation), restorer, &ignored)
@@ -157,17 +167,16 @@ impl Agent {
                 (remote, &generations[..])
             {
                 let images = images.clone();
+                let over = Arc::clone(&over);
                 let store = Elsewhere { own, members, images, rank, archive_gone, over };
                 let choice = store.obtain(&fetch, *generation, &job, || check(*generation));
                 // Whoever was to give it may be gone: then another order follows.
                 return choice.into_iter().for_each(found);
             }
             for generation in generations {
-                let choice = check(generation);
-                let refused = matches!(choice, Choice::Refused { .. });
-                found(choice);
-                if !refused {
-                    return;
+                match check(generation) {
+                    choice @ Choice::Refused { .. } => tell(choice),
+                    choice => return found(choice),
                 }
             }
             found(Choice::Nothing);
@@ -178,6 +187,16 @@ impl Agent {
             self.say(FromNode::Failed { text });
         }
     }
+}
+
+/// Waits until the last process of a rank is gone, and nothing that it left is there. How many
+/// processes do not go.
+fn clear(job: &str, rank: u32, gone: Option<&AtomicBool>, is_over: impl Fn() -> bool) -> usize {
+    // Its children are children of this process only then.
+    while gone.is_some_and(|gone| !gone.load(Ordering::SeqCst)) && !is_over() {
+        std::thread::sleep(PAUSE);
+    }
+    reap::clear_left(job, rank, || !is_over())
 }
 
 /// Whether a process died before all of its memory was there.

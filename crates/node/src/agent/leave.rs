@@ -115,7 +115,7 @@ impl Agent {
 
     /// Tells that no process of a rank is left, once that is so.
     pub(super) fn tell_vacated(&mut self) {
-        if self.vacating && self.ranks.iter().all(|r| r.proc.is_none()) {
+        if self.vacating && self.ranks.iter().all(|r| r.proc.is_none()) && self.going.is_empty() {
             self.vacating = false;
             let left = reap::clear() as u64;
             points::reach("leave-6");

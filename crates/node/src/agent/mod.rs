@@ -10,6 +10,7 @@ mod capture;
 mod cut;
 mod death;
 mod elsewhere;
+mod going;
 mod halt;
 mod inspect;
 mod leave;
@@ -62,6 +63,10 @@ use tokio::task::JoinHandle;
 pub(crate) enum Msg {
     /// The process of `rank` ended.
     Exited { rank: u32, start: u64 },
+    /// The end of its process is marked, and was looked at so often.
+    Ending { rank: u32, start: u64, looks: u32 },
+    /// The process of a rank that was told to have ended is gone.
+    Gone { rank: u32, pid: libc::pid_t },
     /// A rank wants to be looked at.
     Bell,
     /// The node is called, or not, that takes an image while it is written.
@@ -116,6 +121,8 @@ struct Proc {
     /// Bytes that came out of the pipes, counted from the program's start.
     written: [u64; 2],
     tasks: Vec<JoinHandle<()>>,
+    /// Sees its end before it is gone. None: that is not told.
+    _watch: Option<going::Watch>,
     /// The controller knows that it cannot go on.
     said: bool,
 }
@@ -309,6 +316,7 @@ pub(crate) struct Agent {
     work: Option<sockets::Work>,
     /// Ranks that were here when they were told to leave for good.
     vacated: Vec<u32>,
+    going: going::Going,
 }
 
 /// Handle by which tasks reach the node.
@@ -369,6 +377,7 @@ impl Agent {
                 vacated: Vec::new(),
                 wired: None,
                 work: None,
+                going: going::Going::default(),
                 place,
                 spec,
             })
@@ -448,6 +457,8 @@ impl Agent {
     pub fn take(&mut self, message: Msg) {
         match message {
             Msg::Exited { rank, start } => self.process_ended(rank, start),
+            Msg::Ending { rank, start, looks } => self.process_ends(rank, start, looks),
+            Msg::Gone { rank, pid } => self.process_gone(rank, pid),
             Msg::Bell => self.look(),
             Msg::Poured { wanted, tap } => self.freeze(wanted, tap),
             Msg::Checkpoint { rank, generation, start, report } => {
@@ -597,6 +608,9 @@ impl Agent {
     }
 
     fn finish(&mut self) {
+        if self.going.puts_off_end() {
+            return;
+        }
         let left = reap::clear() as u64;
         self.await_deposits();
         self.finished = true;

@@ -52,6 +52,9 @@ impl Agent {
         from: &Meta,
         moved: Option<&Determinants>,
     ) {
+        if self.starts_later(rank, start, from, moved) {
+            return;
+        }
         let ready = match moved {
             Some(moved) => self.move_in(rank, from, moved),
             None => self.come_back(rank, from),
@@ -85,6 +88,7 @@ impl Agent {
 
     /// Ranks that wait for their start are not started any more.
     pub(super) fn give_up_starts(&mut self) {
+        self.give_up_later_starts();
         for rank in 0..self.size() {
             if let Some(start) = self.rank(rank).preparing.take() {
                 let why = (Fault::Unknown, String::from("the job ends"));
@@ -161,13 +165,14 @@ impl Agent {
                 return Err(error.into());
             }
         };
+        let _watch = self.watch(rank, start, pid, from);
         let r = self.rank(rank);
         let again = (from.generation > 0 || r.deaths > 0) && self.spec.ft != Ft::Coordinated;
         let r = &mut self.ranks[rank as usize];
         r.replay = if again { Replay::Expected } else { Replay::No };
         r.filling = filling;
         let (written, tasks) = (from.output, Vec::new());
-        r.proc = Some(Proc { pid, pidfd, start, pipes, written, tasks, said: false });
+        r.proc = Some(Proc { pid, pidfd, start, pipes, written, tasks, _watch, said: false });
         if let Err(error) = self.attend(rank, from, feed) {
             // SAFETY: our own child, not collected yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };

@@ -138,6 +138,33 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// The rank is killed; as its end is marked it is told to have ended, though it is not gone.
+    async fn ends(&mut self) {
+        self.is_late = |m| matches!(m, Msg::Exited { .. } | Msg::Gone { .. });
+        let pid = self.pid();
+        self.obey(ToNode::Kill { ranks: vec![0] });
+        while reap::killed(pid).is_err() {
+            std::thread::yield_now();
+        }
+        let word = &self.agent.borrow().segment.clone();
+        let word = &word.rank(0).alive;
+        word.fetch_or(libc::FUTEX_OWNER_DIED, Ordering::SeqCst);
+        eyrie_ledger::futex::wake(word);
+        let ended = self.until(|s| matches!(s, FromNode::Ended { .. })).await;
+        let FromNode::Ended { death, .. } = ended else { unreachable!() };
+        assert_eq!(death, eyrie_control::Death::Signal(libc::SIGKILL));
+        while !self.late.iter().any(|m| matches!(m, Msg::Gone { .. })) {
+            let message = tokio::time::timeout(LIMIT, self.told.recv()).await;
+            self.take(message.expect("nothing comes").unwrap());
+        }
+    }
+}
+
+fn started(said: &FromNode) -> bool {
+    matches!(said, FromNode::Started { .. })
+}
+
 fn found(said: &FromNode) -> bool {
     matches!(said, FromNode::Found { choice: Choice::Beginning, .. })
 }
@@ -261,5 +288,49 @@ fn nothing_is_given_up_of_a_new_segment_by_what_was_kept_of_the_old_one() {
         let agent = bench.agent.borrow();
         assert_eq!(agent.segment.channel(0, 0).trim.load(Ordering::Acquire), 0);
         assert_eq!(agent.segment.rank(0).det_trim.load(Ordering::Acquire), 0);
+    });
+}
+
+#[test]
+fn a_rank_that_ends_is_told_at_once_and_looked_for_and_started_when_it_is_gone() {
+    run(async {
+        let mut bench = Bench::start("ends");
+        bench.until(started).await;
+        bench.ends().await;
+        bench.find();
+        let from = Box::new(Meta::start("", 0, 1));
+        bench.obey(ToNode::Start { rank: 0, start: START + 1, from, moved: None });
+        assert!(!bench.has_said(|said| found(said) || started(said)), "it is not gone");
+        bench.catch_up();
+        bench.until(started).await;
+    });
+}
+
+#[test]
+fn a_node_ends_when_its_rank_is_gone() {
+    run(async {
+        let mut bench = Bench::start("end");
+        bench.until(started).await;
+        bench.ends().await;
+        bench.obey(ToNode::Finish);
+        assert!(!bench.agent.borrow().finished(), "its rank is not gone");
+        bench.catch_up();
+        bench.until(|s| matches!(s, FromNode::Finished { left: 0 })).await;
+    });
+}
+
+#[test]
+fn a_thread_that_ends_is_not_taken_for_its_process() {
+    run(async {
+        let mut bench = Bench::start("thread");
+        bench.until(started).await;
+        let segment = bench.agent.borrow().segment.clone();
+        segment.rank(0).alive.store(libc::FUTEX_OWNER_DIED, Ordering::SeqCst);
+        eyrie_ledger::futex::wake(&segment.rank(0).alive);
+        bench.is_late = |m| matches!(m, Msg::Ending { .. });
+        bench.until_late().await;
+        bench.catch_up();
+        assert!(bench.agent.borrow().ranks[0].proc.is_some());
+        bench.kill().await;
     });
 }

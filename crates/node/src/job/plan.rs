@@ -109,7 +109,7 @@ impl Job {
     }
 
     pub(super) fn carry_out(&mut self, todo: Vec<Action>, fresh: bool) {
-        let mut homes_told = true;
+        let (mut homes_told, mut exchanged) = (true, false);
         // Nodes take a rank whose home they hear of for the first time as it is, another as one
         // that brings something with it: here none does.
         for action in todo.iter().filter(|_| fresh) {
@@ -129,7 +129,7 @@ impl Job {
             match action {
                 Action::Members(members) => {
                     self.tell_members(&members);
-                    self.exchange_pauses();
+                    exchanged = true;
                 }
                 Action::Home { .. } => {}
                 Action::Query { to, round, ranks } => {
@@ -168,6 +168,10 @@ impl Job {
         }
         if !homes_told {
             self.tell_homes();
+        }
+        if exchanged {
+            // Behind the homes: of a rank whose home is new to a node it forgets that it stands.
+            self.exchange_pauses();
         }
     }
 

@@ -1,0 +1,214 @@
+//! Processes that a signal has ended and that are not gone: the kernel frees their memory, which
+//! takes 0.1 ms a MiB, before it tells of their end.
+//!
+//! Kept true: a process is told to have ended before it is gone only if none of its threads ever
+//! returns to the program (`reap::killed`). Its number, its descriptors and its children are its
+//! own until then: what it left behind is looked for, its rank starts anew, and this node ends or
+//! is left only when it was collected.
+
+use super::{Agent, Msg};
+use crate::reap;
+use eyrie_control::Meta;
+use eyrie_control::node::{Determinants, Fault, FromNode};
+use eyrie_ledger::futex;
+use eyrie_ledger::segment::Segment;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+/// Between two looks at threads that are about to end, and how many there are at most.
+const PAUSE: Duration = Duration::from_millis(1);
+const LOOKS: u32 = 20;
+/// Longest sleep of a watching thread; only a backstop.
+const SLEEP: Duration = Duration::from_secs(60);
+const STACK_BYTES: usize = 64 * 1024;
+
+/// A thread that sees the mark of a rank's end in the segment (`RankCtl::alive`).
+pub(super) struct Watch {
+    segment: Arc<Segment>,
+    rank: u32,
+    over: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Tells of the end of `rank`, if it is marked.
+    pub fn start(
+        segment: &Arc<Segment>,
+        rank: u32,
+        start: u64,
+        tell: mpsc::UnboundedSender<Msg>,
+    ) -> io::Result<Watch> {
+        let watch = Watch { segment: Arc::clone(segment), rank, over: Arc::default() };
+        let (segment, over) = (Arc::clone(segment), Arc::clone(&watch.over));
+        let wait = move || {
+            let word = &segment.rank(rank).alive;
+            while !over.load(Ordering::SeqCst) {
+                let now = word.load(Ordering::SeqCst);
+                if now & libc::FUTEX_OWNER_DIED != 0 {
+                    let _ = tell.send(Msg::Ending { rank, start, looks: 0 });
+                    return;
+                }
+                futex::wait(word, now, SLEEP);
+            }
+        };
+        let thread = std::thread::Builder::new().name(String::from("eyrie-alive"));
+        thread.stack_size(STACK_BYTES).spawn(wait)?;
+        Ok(watch)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let word = &self.segment.rank(self.rank).alive;
+        // Whoever is about to sleep does not.
+        word.fetch_or(libc::FUTEX_OWNER_DIED, Ordering::SeqCst);
+        futex::wake(word);
+    }
+}
+
+/// A start that waits until the last process of its rank is gone.
+struct Start {
+    start: u64,
+    from: Meta,
+    moved: Option<Determinants>,
+}
+
+/// A process that has ended.
+struct Process {
+    pid: libc::pid_t,
+    pidfd: Rc<AsyncFd<OwnedFd>>,
+    gone: Arc<AtomicBool>,
+    start: Option<Start>,
+}
+
+/// All of them, by rank.
+#[derive(Default)]
+pub(super) struct Going {
+    processes: BTreeMap<u32, Process>,
+    /// This node is to end then.
+    finish: bool,
+}
+
+impl Going {
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// Becomes true when the last process of a rank is gone, if it is not yet.
+    pub fn of(&self, rank: u32) -> Option<Arc<AtomicBool>> {
+        self.processes.get(&rank).map(|p| Arc::clone(&p.gone))
+    }
+
+    /// Whether this node is to wait with its end.
+    pub fn puts_off_end(&mut self) -> bool {
+        self.finish = !self.processes.is_empty();
+        self.finish
+    }
+}
+
+impl Agent {
+    /// Has the end of a process that was just started, as `from` says, seen at once.
+    pub(super) fn watch(
+        &self,
+        rank: u32,
+        start: u64,
+        pid: libc::pid_t,
+        from: &Meta,
+    ) -> Option<Watch> {
+        if from.generation > 0 {
+            // Its image has the word registered, by its first thread most likely.
+            let word = &self.segment.rank(rank).alive;
+            let owner = pid as u32 | libc::FUTEX_WAITERS;
+            let _ = word.compare_exchange(0, owner, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        let watch = Watch::start(&self.segment, rank, start, self.tell.clone());
+        watch.inspect_err(|error| tracing::warn!(rank, %error, "its end is seen late")).ok()
+    }
+
+    /// The end of a rank's process is marked.
+    pub(super) fn process_ends(&mut self, rank: u32, start: u64, looks: u32) {
+        let Some(proc) = self.proc(rank, start) else { return };
+        let (pid, pidfd) = (proc.pid, Rc::clone(&proc.pidfd));
+        match reap::killed(pid) {
+            Ok(signal) => {
+                self.await_gone(rank, pid, pidfd);
+                self.ended(rank, start, pid, eyrie_control::Death::Signal(signal));
+            }
+            Err(true) if looks < LOOKS => {
+                let tell = self.tell.clone();
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(PAUSE).await;
+                    let _ = tell.send(Msg::Ending { rank, start, looks: looks + 1 });
+                });
+            }
+            // How it ends by itself, or that only a thread has ended, its pidfd tells.
+            Err(_) => {}
+        }
+    }
+
+    fn await_gone(&mut self, rank: u32, pid: libc::pid_t, pidfd: Rc<AsyncFd<OwnedFd>>) {
+        let (tell, end) = (self.tell.clone(), Rc::clone(&pidfd));
+        tokio::task::spawn_local(async move {
+            if let Err(error) = end.readable().await.map(drop) {
+                tracing::warn!(rank, pid, %error, "its end cannot be waited for");
+            }
+            let _ = tell.send(Msg::Gone { rank, pid });
+        });
+        let process = Process { pid, pidfd, gone: Arc::default(), start: None };
+        self.going.processes.insert(rank, process);
+    }
+
+    /// The process of a rank that had ended is gone.
+    pub(super) fn process_gone(&mut self, rank: u32, pid: libc::pid_t) {
+        let processes = &mut self.going.processes;
+        let Some(process) = processes.get(&rank).filter(|p| p.pid == pid) else { return };
+        if let Ok(None) = reap::collect(process.pidfd.get_ref()) {
+            let tell = self.tell.clone();
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(PAUSE).await;
+                let _ = tell.send(Msg::Gone { rank, pid });
+            });
+            return;
+        }
+        let Some(process) = processes.remove(&rank) else { return };
+        process.gone.store(true, Ordering::SeqCst);
+        if let Some(Start { start, from, moved }) = process.start {
+            self.start(rank, start, &from, moved.as_ref());
+        }
+        self.tell_vacated();
+        if self.going.is_empty() && std::mem::take(&mut self.going.finish) {
+            self.finish();
+        }
+    }
+
+    /// Whether a start waits for the end of the rank's last process.
+    pub(super) fn starts_later(
+        &mut self,
+        rank: u32,
+        start: u64,
+        from: &Meta,
+        moved: Option<&Determinants>,
+    ) -> bool {
+        let Some(process) = self.going.processes.get_mut(&rank) else { return false };
+        process.start = Some(Start { start, from: from.clone(), moved: moved.cloned() });
+        true
+    }
+
+    /// None of them is started any more.
+    pub(super) fn give_up_later_starts(&mut self) {
+        let later: Vec<(u32, u64)> = (self.going.processes.iter_mut())
+            .filter_map(|(rank, p)| Some((*rank, p.start.take()?.start)))
+            .collect();
+        for (rank, start) in later {
+            let why = (Fault::Unknown, String::from("the job ends"));
+            self.say(FromNode::NotStarted { rank, start, why });
+        }
+    }
+}
