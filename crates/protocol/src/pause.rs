@@ -205,6 +205,11 @@ impl Standing {
         self.held.remove(&rank).is_some()
     }
 
+    /// Whether it stands, and all that was sent to the rank is there: its mark was answered.
+    pub fn is_settled(&self, rank: u32) -> bool {
+        self.held.get(&rank).is_some_and(|h| h.settled)
+    }
+
     /// The checkpoint that it stands for.
     pub fn stands_for(&self, rank: u32) -> Option<u32> {
         self.held.get(&rank).map(|h| h.generation)
@@ -276,11 +281,11 @@ mod tests {
         standing.reconnected(|rank| rank == 1);
         assert!(!standing.answered(1, 7));
         assert_eq!(standing.unmarked().collect::<Vec<_>>(), [1]);
-        assert_eq!(standing.mark(1), Some(7));
+        assert_eq!((standing.mark(1), standing.is_settled(1)), (Some(7), false));
         assert!(standing.answered(1, 7) && !standing.answered(1, 7));
         // What is settled stays so.
         standing.reconnected(|_| true);
-        assert_eq!(standing.unmarked().count(), 0);
+        assert_eq!((standing.unmarked().count(), standing.is_settled(1)), (0, true));
         assert!(standing.resume(1, 7) && !standing.resume(1, 7) && !standing.holds(1));
     }
 

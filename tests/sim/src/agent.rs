@@ -741,9 +741,7 @@ impl World {
             }
             PeerMsg::Marked { .. } | PeerMsg::GoOn { .. } if !current => {}
             PeerMsg::Marked { rank, generation } => self.mark_answered(at, rank, generation),
-            PeerMsg::GoOn { rank, generation } => {
-                node.standing.resume(rank, generation);
-            }
+            PeerMsg::GoOn { rank, generation } => _ = node.standing.resume(rank, generation),
         }
         self.wake_pump(at);
     }

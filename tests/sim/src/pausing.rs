@@ -3,6 +3,7 @@
 //!
 //! Real: both ends of the pause. Modelled: the connections that the marks go on.
 
+use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
@@ -148,8 +149,18 @@ impl World {
         }
     }
 
+    /// What is on its way from one end of a connection between nodes.
+    fn under_way(&self, conn: usize, from: Member) -> impl Iterator<Item = &PeerMsg> {
+        let conn = &self.conns[conn];
+        let queue = conn.side(End::Node(from)).map(|side| &conn.queues[side]);
+        queue.into_iter().flatten().filter_map(|(_, packet)| match packet {
+            Packet::Peer(said) => Some(said),
+            _ => None,
+        })
+    }
+
     /// While an image is taken nothing is on its way from the router that stands: all that it had
-    /// sent is there.
+    /// sent is there, or its receiver has asked for it again.
     pub fn check_quiet(&mut self, at: Member, rank: u32, router: Option<Member>) {
         let Some(router) = router.and_then(|r| self.nodes.get(&r)) else { return };
         let Some(node) = self.nodes.get(&at) else { return };
@@ -162,14 +173,32 @@ impl World {
         let Some(link) = router.peers.get(&at).filter(|_| router.paths.routes(rank)) else {
             return;
         };
-        let mut wrong = None;
+        let comes = self.under_way(link.conn, router.member).find_map(|said| match said {
+            PeerMsg::Data { channel, position, .. } if channel.1 == rank => {
+                Some(format!("{position} of {channel:?} comes"))
+            }
+            _ => None,
+        });
+        // What came while its sender was at the same node was not taken. When the sender leaves
+        // that, the node says anew from where on it wants the channel; until the router hears so,
+        // what it believes to have sent counts for nothing (in `protocol::link` it bears an earlier
+        // serial). If the connection broke, it may not hear so on that. Said before the mark was
+        // answered, it would have been heard.
+        let (settled, broken) = (router.standing.is_settled(rank), self.conns[link.conn].broken);
+        let asked = |c: &Channel| {
+            let mut said = self.under_way(link.conn, at);
+            let anew = |s: &PeerMsg| matches!(s, PeerMsg::Have { channel, .. } if channel == c);
+            settled && (broken || said.any(anew))
+        };
+        let mut wrong = comes;
         for (channel, next) in link.next.iter().filter(|(c, _)| c.1 == rank) {
             let held = node.segment.streams.get(channel);
             let mut end = proc.state.next(channel.0, channel.2);
             while held.is_some_and(|s| s.messages.contains_key(&end)) {
                 end += 1;
             }
-            if *next > end && node.homes[channel.0 as usize] != Some(at) {
+            let here = node.homes[channel.0 as usize] == Some(at);
+            if *next > end && !here && !asked(channel) {
                 wrong = Some(format!("{channel:?} is on its way from {end} to {next}"));
             }
         }

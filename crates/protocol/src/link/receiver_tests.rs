@@ -121,3 +121,19 @@ fn a_stream_that_comes_back_goes_on() {
     receiver.come_from(|_| Some(0), &mut out);
     assert_eq!(receiver.piece(S, resumed(&out).0, 0), Ok(Piece::Take));
 }
+
+/// A router may have sent it on before it heard that the sender is at the receiver's node, and hear
+/// only later that the sender is elsewhere.
+#[test]
+fn what_came_while_the_sender_was_here_is_asked_for_when_it_leaves() {
+    let (mut receiver, serial) = receiver();
+    receiver.detach(S);
+    assert_eq!(receiver.piece(S, serial, 0), Ok(Piece::Ignore));
+    let mut out = Vec::new();
+    receiver.open(S, 0, &mut out);
+    assert!(out.is_empty(), "the sender's log is here");
+    receiver.attach(S, (0, 0), [], &mut out);
+    let (anew, from, _) = resumed(&out);
+    assert_eq!((from, receiver.piece(S, serial, 0)), (0, Ok(Piece::Ignore)));
+    assert_eq!(receiver.piece(S, anew, 0), Ok(Piece::Take));
+}

@@ -88,3 +88,25 @@ fn answers_that_do_not_go_together_are_refused() {
     let unknown = Backward::Acked { stream: (7, 7), position: 100 };
     assert_eq!(sender.answer(unknown), Ok(Effect::Nothing));
 }
+
+/// Also not `Open`, of a stream that begins anew as its sender is elsewhere: the answer to what was
+/// asked for before says nothing any more.
+#[test]
+fn nothing_goes_to_a_rank_that_is_held() {
+    let mut sender = Sender::default();
+    sender.connected();
+    resumed(&mut sender, 0, 1000);
+    sender.piece(S, 64, 64, 0);
+    sender.hold(S.1);
+    assert_eq!(sender.next(|_| true), None, "not even what was cut");
+    sender.forget(|stream| stream == S);
+    sender.news(S);
+    assert_eq!(sender.next(|_| true), None);
+    let late = Backward::Resume { stream: S, serial: 2, life: 0, from: 0, need: 0, credit: 9 };
+    assert_eq!(sender.answer(late), Ok(Effect::Nothing));
+    assert_eq!(sender.next(|_| true), None);
+    sender.let_go(S.1);
+    resumed(&mut sender, 0, 1000);
+    sender.piece(S, 64, 64, 0);
+    assert_eq!(sender.next(|_| true), piece(0, 64));
+}
