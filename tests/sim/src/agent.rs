@@ -123,6 +123,7 @@ impl World {
         node.paths.set_home(rank, home.node);
         if old == Some(at) && home != at {
             node.gate.detach(rank);
+            node.left(rank);
         }
         if !kept {
             node.redirect(rank);
@@ -456,12 +457,10 @@ impl World {
         }
         node.replicas.trim(rank, det_pos);
         node.segment.trim_determinants(rank, det_pos);
-        for (channel, stream) in &mut node.segment.streams {
-            let kept = node.homes[channel.0 as usize] == Some(at) || node.paths.routes(rank);
-            if channel.1 == rank && kept {
-                let need = need[crate::program::slot(channel.0, channel.2)];
-                stream.messages = stream.messages.split_off(&need);
-            }
+        // Wherever their senders are: it holds for one that comes here later, too.
+        for (channel, stream) in node.segment.streams.iter_mut().filter(|s| s.0.1 == rank) {
+            let need = need[crate::program::slot(channel.0, channel.2)];
+            stream.messages = stream.messages.split_off(&need);
         }
         self.routed_trim(at, rank);
     }

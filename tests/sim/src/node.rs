@@ -134,6 +134,21 @@ impl Node {
         self.homes[rank as usize] == Some(self.member)
     }
 
+    /// A rank is no longer here: what others sent it goes, and of its log all but what ranks here
+    /// have yet to read (`Inbound::left`).
+    pub fn left(&mut self, rank: u32) {
+        let Node { segment, procs, homes, member, .. } = self;
+        let here = |rank: u32| homes[rank as usize] == Some(*member);
+        for (&(from, to, kind), stream) in &mut segment.streams {
+            if from == rank && here(to) {
+                let next = procs.get(&to).map_or(stream.taken, |p| p.state.next(from, kind));
+                stream.messages = stream.messages.split_off(&next);
+            } else if from == rank || (to == rank && !here(from)) {
+                stream.messages.clear();
+            }
+        }
+    }
+
     /// Position before which nothing of a channel is needed.
     pub fn floor(&self, channel: Channel) -> u64 {
         let of = |need: &Vec<u64>| need[crate::program::slot(channel.0, channel.2)];
