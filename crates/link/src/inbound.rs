@@ -491,6 +491,8 @@ impl Inbound {
     fn left(&mut self, rank: u32) {
         let segment = Arc::clone(&self.segment);
         self.detach(rank);
+        // What it sent itself comes with its image, and would take room from its mirrors here.
+        mirror::clear(&segment, self.pool(rank), rank);
         for other in (0..self.ranks()).filter(|r| *r != rank) {
             if !self.is_local(other) {
                 mirror::clear(&segment, self.pool(other), rank);

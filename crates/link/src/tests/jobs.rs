@@ -8,6 +8,7 @@ use std::thread;
 use eyrie_channel::Endpoint;
 use eyrie_control::auth::Key;
 use eyrie_ledger::entry::{Envelope, SYNC};
+use eyrie_ledger::mirror::Pool;
 use eyrie_ledger::reader::Reader;
 use eyrie_ledger::segment::{FT_LOGGED, Geometry, STATE_RUNNING, Segment};
 use eyrie_ledger::sendlog::Outgoing;
@@ -221,6 +222,22 @@ fn a_sender_on_a_new_node_repeats_itself_and_is_read_once() {
             sender_life(&mut end, 0, COUNT);
         });
     }
+}
+
+#[test]
+fn a_rank_that_moves_leaves_nothing_of_its_log_behind() {
+    const CHUNKS: u32 = 64;
+    let mut cluster = Cluster::new(2, geometry(2, CHUNKS), FT_LOGGED, 0);
+    let segments = [0, 1].map(|r| cluster.attach(r, &[0, 0]));
+    let mut end = join(segments[0], 0);
+    for number in 0..40 {
+        send(&mut end, number % 2, number, 0);
+    }
+    drop(end);
+    let free = || Pool::new(segments[0], 0).free();
+    assert!(free() + 4 < u64::from(CHUNKS), "both logs have chunks");
+    cluster.move_to(0, 1);
+    assert_eq!(free(), u64::from(CHUNKS));
 }
 
 #[test]
