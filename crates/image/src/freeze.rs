@@ -249,15 +249,31 @@ impl Frozen {
     fn collect_first(&mut self) {
         let pid = self.tracee.0;
         let own = u64::from(std::process::id());
-        if !std::mem::take(&mut self.first_ended)
-            || Stat::read(pid).is_ok_and(|stat| stat.field(4) == own)
-        {
+        if !std::mem::take(&mut self.first_ended) {
             return;
         }
         let end = Instant::now() + RELEASE_LIMIT;
+        self.let_successor_go(end);
+        if Stat::read(pid).is_ok_and(|stat| stat.field(4) == own) {
+            return;
+        }
         // Its other threads, if they are let go and live on, are waited for by the kernel.
         while !try_reap(pid) && Instant::now() < end {
             std::thread::yield_now();
+        }
+    }
+
+    /// A thread that executes another program ends all others and takes the number of the first,
+    /// under which nobody has let it go.
+    fn let_successor_go(&self, end: Instant) {
+        let first = self.tracee;
+        let is_left = || procfs::numbers(first.0, "task").is_ok_and(|tasks| tasks.len() > 1);
+        // Until it has that number it is one of several.
+        while !is_ours(first) && is_left() && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        if is_ours(first) && matches!(wait_for_stop(first, Some(end)), Ok(Some(_))) {
+            let _ = first.detach(0);
         }
     }
 
@@ -353,6 +369,8 @@ impl Frozen {
     fn attach(&mut self, tracee: Tracee) -> Result<(), FreezeError> {
         match tracee.seize(libc::PTRACE_O_TRACESYSGOOD).map_err(|e| explain(tracee, e)) {
             Ok(()) => {}
+            // It executed another program as it was let go, under another number.
+            Err(FreezeError::Gone) if is_ours(tracee) => {}
             Err(FreezeError::Gone) => return Ok(()),
             Err(e) => return Err(e),
         }
@@ -491,6 +509,14 @@ fn explain(tracee: Tracee, e: TraceError) -> FreezeError {
     } else {
         FreezeError::NotPermitted
     }
+}
+
+/// Whether a thread that lives is traced by this one, which does not know of that.
+fn is_ours(tracee: Tracee) -> bool {
+    // SAFETY: no arguments.
+    let own = unsafe { libc::gettid() } as u64;
+    let traced = |s: Status| s.number("TracerPid", 10).is_ok_and(|tracer| tracer == own);
+    !Listed::has(tracee.0) && !tracee.has_ended() && Status::read(tracee.0).is_ok_and(traced)
 }
 
 impl Drop for Frozen {
