@@ -14,7 +14,7 @@ use crate::interrupted;
 use crate::lazy;
 use crate::procfs::{self, Stat, Status};
 use crate::sink::Tap;
-use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
+use crate::trace::{Listed, Regs, Stop, TraceError, Tracee, is_traced_by_us};
 use crate::twin::{reap, try_reap};
 use crate::undertaker::Undertaker;
 use std::cell::Cell;
@@ -500,11 +500,9 @@ fn explain(tracee: Tracee, e: TraceError) -> FreezeError {
     let Ok(status) = Status::read(tracee.0) else { return FreezeError::Gone };
     if status.field("State").starts_with(['Z', 'X']) {
         FreezeError::Gone
-    } else if let Ok(tracer @ 1..) = status.number("TracerPid", 10) {
-        // SAFETY: no arguments.
-        let ours = tracer == unsafe { libc::gettid() } as u64;
+    } else if status.number("TracerPid", 10).is_ok_and(|tracer| tracer > 0) {
         // One that we attached to before, and whose end we have seen coming.
-        let ends = ours && !Listed::has(tracee.0);
+        let ends = is_traced_by_us(tracee.0) && !Listed::has(tracee.0);
         if ends { FreezeError::Gone } else { FreezeError::Traced }
     } else {
         FreezeError::NotPermitted
@@ -513,10 +511,7 @@ fn explain(tracee: Tracee, e: TraceError) -> FreezeError {
 
 /// Whether a thread that lives is traced by this one, which does not know of that.
 fn is_ours(tracee: Tracee) -> bool {
-    // SAFETY: no arguments.
-    let own = unsafe { libc::gettid() } as u64;
-    let traced = |s: Status| s.number("TracerPid", 10).is_ok_and(|tracer| tracer == own);
-    !Listed::has(tracee.0) && !tracee.has_ended() && Status::read(tracee.0).is_ok_and(traced)
+    !Listed::has(tracee.0) && !tracee.has_ended() && is_traced_by_us(tracee.0)
 }
 
 impl Drop for Frozen {

@@ -9,11 +9,10 @@ use crate::brood::Account;
 use crate::error::RestoreError;
 use crate::family::{self, Ended, Member, Step};
 use crate::memory;
-use crate::procfs::Status;
 use crate::restore::{Child, explain_failure, wait_for};
 use crate::rethread;
 use crate::spawn::CloneArgs;
-use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee};
+use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee, is_traced_by_us};
 use crate::tree;
 use crate::twin::reap;
 use std::io;
@@ -153,13 +152,6 @@ impl Start {
         tracee.set_sigmask(ALL_SIGNALS)?;
         Ok(tracee.set_regs(&self.regs)?)
     }
-}
-
-fn is_traced_by_us(pid: libc::pid_t) -> bool {
-    // SAFETY: no arguments.
-    let own = unsafe { libc::gettid() };
-    let tracer = Status::read(pid).and_then(|status| status.number("TracerPid", 10));
-    tracer.is_ok_and(|tracer| tracer == own as u64)
 }
 
 fn gone_is_fine(e: TraceError) -> Result<(), TraceError> {

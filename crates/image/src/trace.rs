@@ -5,6 +5,7 @@
 //! The end of a first thread is not told before its tracer has collected the others; while those
 //! are traced, one sleeps until anything happens to any of them, and then looks at the one.
 
+use crate::procfs::Status;
 use std::cell::RefCell;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
@@ -111,6 +112,14 @@ impl Drop for Listed {
     fn drop(&mut self) {
         KNOWN.with_borrow_mut(|known| known.retain(|k| k.0 != self.0));
     }
+}
+
+/// Whether a process or thread is traced by this thread.
+pub fn is_traced_by_us(pid: libc::pid_t) -> bool {
+    // SAFETY: no arguments.
+    let own = unsafe { libc::gettid() };
+    let tracer = Status::read(pid).and_then(|status| status.number("TracerPid", 10));
+    tracer.is_ok_and(|tracer| tracer == own as u64)
 }
 
 impl Tracee {

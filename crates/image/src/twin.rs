@@ -17,7 +17,7 @@ use crate::regions::{Content, Regions};
 use crate::scan::{Pagemap, Part};
 use crate::shot::Shot;
 use crate::state::region;
-use crate::trace::{Listed, Stop, TraceError, Tracee};
+use crate::trace::{Listed, Stop, TraceError, Tracee, is_traced_by_us};
 use crate::track::{Tracker, Tracking};
 use crate::{ImageReport, PAGE_BYTES};
 use std::io::{self, Write};
@@ -175,13 +175,9 @@ fn reap_orphan(pid: libc::pid_t) {
 /// A process killed in the middle of the clone may leave a twin whose number was never told. It is
 /// a child of ours that this thread traces and does not know.
 fn reap_unannounced() {
-    // SAFETY: no arguments.
-    let own_thread = unsafe { libc::gettid() };
     for pid in procfs::processes().unwrap_or_default() {
-        let Ok(status) = procfs::Status::read(pid) else { continue };
         // The child of a process that was killed too may have gone to another parent.
-        let ours = status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
-        if ours && !Listed::has(pid) {
+        if is_traced_by_us(pid) && !Listed::has(pid) {
             drop(Process::new(pid));
         }
     }

@@ -2,31 +2,11 @@
 //!
 //! Kept true: all futexes here are shared between processes; the thread ends with its `Bell`.
 
+pub use eyrie_ledger::futex::{wait, wake};
 use eyrie_ledger::segment::Segment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-
-/// Sleeps while `word` is `value`, at most `limit`. Wakes early at times: look again.
-pub fn wait(word: &AtomicU32, value: u32, limit: Duration) {
-    let time = libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(limit.subsec_nanos() as i32),
-    };
-    // SAFETY: `word` and `time` outlive the call; the kernel only reads them.
-    unsafe {
-        let none = std::ptr::null::<u32>();
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &time, none, 0);
-    }
-}
-
-/// Wakes all who wait on `word`.
-pub fn wake(word: &AtomicU32) {
-    // SAFETY: waking reads no memory; the address belongs to a live mapping.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0);
-    }
-}
 
 /// Bumps a futex and wakes its waiters.
 pub fn ring(word: &AtomicU32) {

@@ -7,6 +7,7 @@
 //! started, kills and removes nothing any more.
 
 use super::elsewhere::Elsewhere;
+use super::going::PAUSE;
 use super::{Agent, Msg, Replay, unfit};
 use crate::files::image_path;
 use crate::pour;
@@ -18,10 +19,6 @@ use eyrie_ledger::segment;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// Between two looks whether a process that has ended is gone.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether a search is not to go on.
 pub(super) type Over = Arc<AtomicBool>;
@@ -42,12 +39,7 @@ impl Agent {
         let death = match reap::collect(proc.pidfd.get_ref()) {
             Ok(Some(death)) => death,
             Ok(None) => {
-                let tell = self.tell.clone();
-                tokio::task::spawn_local(async move {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                    let _ = tell.send(Msg::Exited { rank, start });
-                });
-                return;
+                return self.tell_later(Msg::Exited { rank, start });
             }
             Err(error) => {
                 tracing::error!(rank, pid, %error, "exit status is lost; taken for a kill");

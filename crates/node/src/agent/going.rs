@@ -7,10 +7,9 @@
 //! is left only when it was collected.
 
 use super::{Agent, Msg};
-use crate::reap;
+use crate::{futex, reap};
 use eyrie_control::Meta;
-use eyrie_control::node::{Determinants, Fault, FromNode};
-use eyrie_ledger::futex;
+use eyrie_control::node::Determinants;
 use eyrie_ledger::segment::Segment;
 use std::collections::BTreeMap;
 use std::io;
@@ -22,8 +21,8 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// Between two looks at threads that are about to end, and how many there are at most.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Between two looks at what is about to end, and how many there are at most at threads.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 20;
 /// Longest sleep of a watching thread; only a backstop.
 const SLEEP: Duration = Duration::from_secs(60);
@@ -106,6 +105,12 @@ impl Going {
         self.processes.get(&rank).map(|p| Arc::clone(&p.gone))
     }
 
+    /// Starts that wait are given up: ranks and their numbers.
+    pub fn give_up_starts(&mut self) -> Vec<(u32, u64)> {
+        let processes = self.processes.iter_mut();
+        processes.filter_map(|(rank, p)| Some((*rank, p.start.take()?.start))).collect()
+    }
+
     /// Whether this node is to wait with its end.
     pub fn puts_off_end(&mut self) -> bool {
         self.finish = !self.processes.is_empty();
@@ -142,15 +147,20 @@ impl Agent {
                 self.ended(rank, start, pid, eyrie_control::Death::Signal(signal));
             }
             Err(true) if looks < LOOKS => {
-                let tell = self.tell.clone();
-                tokio::task::spawn_local(async move {
-                    tokio::time::sleep(PAUSE).await;
-                    let _ = tell.send(Msg::Ending { rank, start, looks: looks + 1 });
-                });
+                self.tell_later(Msg::Ending { rank, start, looks: looks + 1 });
             }
             // How it ends by itself, or that only a thread has ended, its pidfd tells.
             Err(_) => {}
         }
+    }
+
+    /// Takes a message of its own after a pause.
+    pub(super) fn tell_later(&self, message: Msg) {
+        let tell = self.tell.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(PAUSE).await;
+            let _ = tell.send(message);
+        });
     }
 
     fn await_gone(&mut self, rank: u32, pid: libc::pid_t, pidfd: Rc<AsyncFd<OwnedFd>>) {
@@ -170,12 +180,7 @@ impl Agent {
         let processes = &mut self.going.processes;
         let Some(process) = processes.get(&rank).filter(|p| p.pid == pid) else { return };
         if let Ok(None) = reap::collect(process.pidfd.get_ref()) {
-            let tell = self.tell.clone();
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(PAUSE).await;
-                let _ = tell.send(Msg::Gone { rank, pid });
-            });
-            return;
+            return self.tell_later(Msg::Gone { rank, pid });
         }
         let Some(process) = processes.remove(&rank) else { return };
         process.gone.store(true, Ordering::SeqCst);
@@ -199,16 +204,5 @@ impl Agent {
         let Some(process) = self.going.processes.get_mut(&rank) else { return false };
         process.start = Some(Start { start, from: from.clone(), moved: moved.cloned() });
         true
-    }
-
-    /// None of them is started any more.
-    pub(super) fn give_up_later_starts(&mut self) {
-        let later: Vec<(u32, u64)> = (self.going.processes.iter_mut())
-            .filter_map(|(rank, p)| Some((*rank, p.start.take()?.start)))
-            .collect();
-        for (rank, start) in later {
-            let why = (Fault::Unknown, String::from("the job ends"));
-            self.say(FromNode::NotStarted { rank, start, why });
-        }
     }
 }

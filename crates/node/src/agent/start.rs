@@ -3,7 +3,7 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
-use super::{Agent, Msg, Proc, Replay, streams, unfit};
+use super::{Agent, Msg, Proc, Rank, Replay, streams, unfit};
 use crate::cores;
 use crate::pipes;
 use crate::reap;
@@ -88,12 +88,12 @@ impl Agent {
 
     /// Ranks that wait for their start are not started any more.
     pub(super) fn give_up_starts(&mut self) {
-        self.give_up_later_starts();
-        for rank in 0..self.size() {
-            if let Some(start) = self.rank(rank).preparing.take() {
-                let why = (Fault::Unknown, String::from("the job ends"));
-                self.say(FromNode::NotStarted { rank, start, why });
-            }
+        let preparing = |(rank, r): (u32, &mut Rank)| Some((rank, r.preparing.take()?));
+        let mut starts = self.going.give_up_starts();
+        starts.extend((0u32..).zip(&mut self.ranks).filter_map(preparing));
+        for (rank, start) in starts {
+            let why = (Fault::Unknown, String::from("the job ends"));
+            self.say(FromNode::NotStarted { rank, start, why });
         }
     }
 
