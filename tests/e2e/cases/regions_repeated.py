@@ -5,12 +5,13 @@ stored since. Programs in C, Fortran and Python, and one with VeloC's calls."""
 import glob
 import os
 import random
+import re
 import shutil
 import subprocess
 
 import harness
 import regions
-from harness import Job
+from harness import Gated
 from regions import PATHS, eyrie
 from regions_apart import NODES, Apart
 
@@ -19,7 +20,7 @@ KEPT = 2
 
 
 class Repeated(Apart):
-    """Long enough to be killed in."""
+    """Long enough to be killed in, and, however fast it is, there until a test lets it end."""
 
     def command(self, world="n", die=(), steps=STEPS, every=EVERY):
         words = super().command(world, die)
@@ -29,11 +30,12 @@ class Repeated(Apart):
 
     def job(self, env=None, **more):
         shutil.rmtree(os.path.join(self.home, "n"), ignore_errors=True)
-        return Job(self.command(), ranks=NODES, env={**PATHS, **(env or {})}, **more)
+        return Gated(self.command(), ranks=NODES, env={**PATHS, **(env or {})}, **more)
 
     def ended_well(self, job, restored):
         """The job printed what an undisturbed one prints, nobody but the dead were disturbed, and
         what was stored last is whole on all nodes."""
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == self.expected, job.report()
         assert job.count("restored") + job.count("restarted") >= restored, job.report()
@@ -64,7 +66,9 @@ class Repeated(Apart):
         assert f"goes on from step {STEPS}\n" in err, err
 
     def stored(self, generation=2):
-        return glob.glob(os.path.join(self.home, "n", "*", "vault", f"gen-{generation}.commit"))
+        """Whether this generation or a later one is."""
+        found = glob.glob(os.path.join(self.home, "n", "*", "vault", "gen-*.commit"))
+        return any(int(re.search(r"gen-(\d+)\.", path)[1]) >= generation for path in found)
 
 
 def test_killed_while_parity_is_made():
@@ -120,10 +124,15 @@ def test_killed_at_random_instants():
 def test_a_node_is_lost_with_its_folder_while_parity_is_made():
     """The rank is restored on another node, where its folder is empty, and fills it again."""
     with Repeated(eyrie, regions.c_program()) as world:
-        with world.job(options=["--nodes", str(NODES)], ckpt_every=0.3) as job:
+        # Half of the checkpoints are still to come, which fill the folder.
+        gate = os.path.join(world.home, "gate")
+        options = {"options": ["--nodes", str(NODES)], "env": {"HEAT_GATE": gate}}
+        with world.job(ckpt_every=0.3, **options) as job:
             job.until(lambda: world.stored(3), "generation 3")
             job.eyrie("inject", "last", "kill-node", "2")
             shutil.rmtree(world.nodes()[2], ignore_errors=True)
+            open(gate + ".300", "w").close()
+            job.let_end()
             assert job.wait() == 0, job.report()
             assert job.stdout() == world.expected, job.report()
             assert not job.count("diverged"), job.report()
