@@ -68,6 +68,8 @@ pub struct Limits {
     /// Of a controller: the node is one that it wants. Until then it hears nothing that renews its
     /// time, if that goes on.
     taken: AtomicBool,
+    /// Of a controller: the node is the last one.
+    last: AtomicBool,
     /// Beginning of the connection, and of its time.
     begun: Moment,
     /// What this end bears, and says to the other one.
@@ -128,6 +130,7 @@ impl Limits {
             near_ms,
             before: None,
             taken: AtomicBool::new(!held),
+            last: AtomicBool::new(false),
             begun: Moment::now(),
             bears: none(),
             says: none(),
@@ -207,6 +210,11 @@ impl Limits {
     /// The node at the other end is one that this controller wants.
     pub fn take(&self) {
         self.taken.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the node at the other end is the last one that there is (`Tie::set_last`).
+    pub fn set_last(&self, last: bool) {
+        self.last.store(last, Ordering::Relaxed);
     }
 
     /// The longest grant that the other end, a node, may hold, or would be given now.
@@ -398,6 +406,7 @@ fn read_all<T: DeserializeOwned>(
     }
     let mut looked = now_ms();
     loop {
+        tie.set_last(limits.last.load(Ordering::Relaxed));
         limits.note(&tie, now_ms());
         tell_stood(std::mem::replace(&mut looked, now_ms()), looked);
         let mut from = stream;

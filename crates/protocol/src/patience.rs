@@ -15,6 +15,9 @@
 //! A node that is a process of its controller's machine is never cut off from it, and is killed
 //! before its ranks run elsewhere: it need not end by itself, and bears a controller that stands
 //! still, or takes long to die.
+//!
+//! The last node that there is is waited for as long as for anything: nobody could go on in its
+//! place, and without it the job is over.
 
 use std::collections::VecDeque;
 
@@ -32,6 +35,8 @@ pub const CLEARING_MS: u64 = 1_000;
 /// rule, so that it bears that also before it was told: a gateway may die, and be noticed, and the
 /// next one start meanwhile.
 pub const HELD_MS: u64 = MOST_MS;
+/// What the last node is granted.
+const LAST_MS: u64 = MOST_MS;
 /// So much later a node that is ten times as slow sees that its time is over.
 const LATE_MS: u64 = 1_000;
 /// The limit, in longest silences.
@@ -86,6 +91,8 @@ pub struct Tie {
     least_ms: u64,
     /// What a node bears that its controller can kill.
     near_ms: u64,
+    /// The node at the other end is the last one.
+    last: bool,
     /// Grants, and when each was said last; smaller ones behind larger ones.
     granted: VecDeque<(u64, u64)>,
     /// The latest stamp of the node's that the controller has heard, as far as this end knows, in
@@ -128,6 +135,7 @@ impl Tie {
             other_ms: 0,
             least_ms,
             near_ms: 0,
+            last: false,
             granted: VecDeque::new(),
             // As it is called by the node, it is heard of then.
             stamp_ms: (side == Side::Node).then_some(now_ms),
@@ -162,6 +170,12 @@ impl Tie {
             }
         }
         self.grant(now_ms);
+    }
+
+    /// Whether the node at the other end of a controller's connection is the last one that there
+    /// is. From then on so long a silence is borne, and so much is granted, as ever is.
+    pub fn set_last(&mut self, last: bool) {
+        self.last = last;
     }
 
     /// Whether the other end has been silent for too long. What has come is to be read before.
@@ -202,7 +216,10 @@ impl Tie {
     /// How long a silence this end bears.
     pub fn limit_ms(&self) -> u64 {
         match self.side {
-            Side::Controller => self.habit.limit_ms().max(self.other_ms).max(self.least_ms),
+            Side::Controller => {
+                let last_ms = if self.last { LAST_MS } else { 0 };
+                self.habit.limit_ms().max(self.other_ms).max(self.least_ms).max(last_ms)
+            }
             Side::Node => borne(self.other_ms.max(self.least_ms)).max(self.near_ms),
         }
     }
@@ -384,6 +401,22 @@ mod tests {
         assert_eq!(tie.limit_ms(), MOST_MS);
         tie.told(u64::MAX, None, 1_000 * TICK_MS);
         assert_eq!(tie.limit_ms(), MOST_MS);
+    }
+
+    #[test]
+    fn the_last_node_is_waited_for_as_long_as_ever_and_granted_that() {
+        let (mut tie, mut node) = (Tie::new(Side::Controller, 0), Tie::new(Side::Node, 0));
+        tie.set_last(true);
+        tie.heard(TICK_MS);
+        node.told(tie.says_ms(), Some(TICK_MS), TICK_MS);
+        let given_up = silence(&mut tie.clone(), TICK_MS);
+        assert_eq!(given_up, MOST_MS + 2 * TICK_MS);
+        assert!(silence(&mut node, TICK_MS) > given_up);
+        // Another one is there by now, and what was granted is remembered.
+        tie.set_last(false);
+        tie.heard(2 * TICK_MS);
+        assert_eq!((tie.limit_ms(), tie.granted_ms()), (LEAST_MS, MOST_MS));
+        assert_eq!(silence(&mut tie, 2 * TICK_MS), LEAST_MS + 3 * TICK_MS);
     }
 
     #[test]

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 
 from harness import Job, alive, compile_gate, example, run_to_end
 
@@ -251,6 +252,24 @@ def test_homes_die_in_a_row_while_ranks_are_on_their_way():
         job.wait_event("restored", rank=1)
         job.ends_as("farm")
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_the_last_node_is_silent_for_a_while_and_goes_on():
+    """Nobody could take its place, so it is waited for much longer than any other would be."""
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.3) as job:
+        job.all_checkpointed()
+        node = job.status()["nodes"][1]["pid"]
+        lost = [r["rank"] for r in job.status()["ranks"] if r["node"] == 0]
+        job.kill_nodes(0)
+        for rank in lost:
+            job.wait_event("restored", rank=rank)
+        os.kill(node, signal.SIGSTOP)
+        # Twice what is borne of a node that is not the last.
+        time.sleep(5)
+        os.kill(node, signal.SIGCONT)
+        job.ends_as("farm")
+        assert job.count("node-lost") == 1, job.report()
 
 
 def test_three_nodes_die_one_after_the_other():

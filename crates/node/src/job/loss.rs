@@ -32,6 +32,7 @@ impl Job {
         n.hang_up();
         n.taken = 0;
         let injected = n.injected_at.take();
+        self.spare_the_last();
         let mut event = self.event(EventKind::NodeLost);
         event.node = Some(node);
         event.took_ms = injected.map(|at| at.elapsed().as_secs_f64() * 1e3);

@@ -295,9 +295,10 @@ impl Node {
         }
     }
 
-    /// It is heard of: what may be granted to it is written down.
-    fn weigh_grant(&mut self) {
+    /// It is heard of: what may be granted to it is written down. `last`: there is no other.
+    fn weigh_grant(&mut self, last: bool) {
         if let Line::There(wired) = &self.line {
+            wired.limits.set_last(last);
             self.granted = rounded(wired.limits.most());
             // What is to be more waits until it is durable.
             wired.limits.allow(wired.limits.allowed().min(self.granted));
@@ -366,6 +367,27 @@ impl Job {
         self.many().then(|| self.placement.home(rank))
     }
 
+    fn weigh_grant(&mut self, node: u32) {
+        let last = self.is_last(node);
+        self.nodes[node as usize].weigh_grant(last);
+    }
+
+    /// Whether no other node is there, or to come, that could go on in its place.
+    fn is_last(&self, node: u32) -> bool {
+        let others = self.nodes.iter().zip(0..).filter(|(_, number)| *number != node);
+        let mut others = others.map(|(other, _)| other);
+        others.all(|other| other.state == State::Lost || other.left || other.finished.is_some())
+    }
+
+    /// A node is gone: if only one is left, that is waited for at once, though it may say nothing
+    /// for a while.
+    pub(super) fn spare_the_last(&self) {
+        let last = (0..).zip(&self.nodes).find(|(number, _)| self.is_last(*number));
+        if let Some((_, Node { line: Line::There(wired), .. })) = last {
+            wired.limits.set_last(true);
+        }
+    }
+
     /// Sends to the node that a rank lives on.
     pub(super) fn to_home(&self, rank: u32, message: ToNode) {
         self.nodes[self.placement.home(rank) as usize].send(message);
@@ -432,7 +454,7 @@ impl Job {
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
             FromNode::Inspected(report) => self.inspected(node, report),
-            FromNode::Beat { .. } => self.nodes[node as usize].weigh_grant(),
+            FromNode::Beat { .. } => self.weigh_grant(node),
             FromNode::Finished { left } => {
                 self.nodes[node as usize].finishes(left);
                 self.ends_unseen(node);
