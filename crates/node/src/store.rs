@@ -39,6 +39,8 @@ pub const FITTING: Duration = Duration::from_secs(60);
 const ENCODING: Duration = Duration::from_secs(600);
 /// Bytes that are read ahead: words are short, and a part of a sum follows its own at once.
 const AHEAD_BYTES: usize = 16 << 10;
+/// So much of a file is taken at once.
+const COPY_BYTES: usize = 256 << 10;
 /// Longest file that is taken.
 pub const MAX_FILE_BYTES: u64 = 1 << 46;
 
@@ -191,6 +193,22 @@ fn content(message: &Message) -> &[u8] {
     message.block.as_ref().map_or(&[], |(_, bytes)| bytes)
 }
 
+/// Copies all there is. [`io::copy`] would ask for 8 KiB at a time.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<u64> {
+    let (mut buffer, mut all) = (vec![0; COPY_BYTES], 0);
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(all),
+            Ok(count) => {
+                to.write_all(&buffer[..count])?;
+                all += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Takes `bytes` from `from` into the file `name`, if they are admitted when all are there.
 fn take(
     from: &mut impl Read,
@@ -204,7 +222,7 @@ fn take(
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let unborn = folder.join(format!(".{name}.{count}.part"));
     let result = File::create(&unborn)
-        .and_then(|mut file| io::copy(&mut from.take(bytes), &mut file))
+        .and_then(|mut file| copy(&mut from.take(bytes), &mut file))
         .and_then(
             |got| if got == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) },
         )
@@ -427,7 +445,7 @@ fn of_vault(talk: &mut Talk, visit: &mut Visit, ask: Ask) -> Result<(), StoreErr
         },
         Ask::Probe { bytes } => {
             let bytes = u64::from(bytes);
-            let taken = io::copy(&mut Read::by_ref(talk).take(bytes), &mut io::sink())?;
+            let taken = copy(&mut Read::by_ref(talk).take(bytes), &mut io::sink())?;
             send(talk.get_mut(), &Answer::Go(taken))
         }
         Ask::Put { .. } | Ask::Get { .. } | Ask::Pour { .. } | Ask::Gateway { .. } => {

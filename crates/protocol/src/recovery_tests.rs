@@ -92,6 +92,39 @@ fn a_rank_of_a_dead_node_gets_the_longest_determinants_and_the_newest_image() {
 }
 
 #[test]
+fn what_its_new_home_fetches_is_not_copied_besides() {
+    let copies = |todo: &[Action]| todo.iter().any(|a| matches!(a, Action::Copy { rank: 1, .. }));
+    let mut p = running();
+    let spare = Member { node: 3, epoch: 9 };
+    p.step(Input::Joined { member: spare, spare: true });
+    stored(&mut p, 1, 1, 1, 1);
+    stored(&mut p, 1, 1, 1, 2);
+    let mut todo = p.step(Input::NodeDied { member: member(1) });
+    for node in [0, 2] {
+        todo.extend(answer(&mut p, node, 1, &[], &[1]));
+    }
+    todo.extend(p.step(Input::Answered {
+        from: spare,
+        round: 1,
+        answer: Answer { held: BTreeMap::new(), in_step: vec![], partly: false },
+    }));
+    todo.extend(p.step(Input::Tick));
+    let fetches = |a: &Action| {
+        matches!(a, Action::Restore { rank: 1, at, from: Some(from), .. }
+            if (*at, *from) == (spare, member(2)))
+    };
+    assert!(todo.iter().any(fetches) && !copies(&todo), "{todo:?}");
+    // It has it: two have. Where that one dies a third is to.
+    assert!(!copies(&p.step(Input::Stored {
+        rank: 1,
+        incarnation: 2,
+        generation: 1,
+        at: vec![spare]
+    })));
+    assert!(copies(&p.step(Input::NodeDied { member: member(2) })));
+}
+
+#[test]
 fn another_death_while_fetching_asks_anew() {
     let mut p = running();
     p.step(Input::NodeDied { member: member(1) });

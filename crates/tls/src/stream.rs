@@ -5,11 +5,14 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 
 use crate::session::Session;
 
 /// Bytes of a file that are encrypted at once.
 const PIECE_BYTES: usize = 64 * 1024;
+/// Most bytes of a file that are sent at once without.
+const MOST_PAGES_BYTES: usize = 8 << 20;
 
 /// A connection, encrypted or not. One thread may read while others write.
 pub struct Stream {
@@ -50,16 +53,13 @@ impl Stream {
         })
     }
 
-    /// Sends so many bytes of a file.
+    /// Sends so many bytes of a file, which nobody may change before the other end has read them:
+    /// its pages themselves are on their way.
     ///
     /// # Errors
     /// When the file is shorter, or the connection broke.
     pub fn send_file(&self, mut file: &File, bytes: u64) -> io::Result<()> {
-        let Some(session) = &self.session else {
-            // By the kernel alone, where it can.
-            let sent = io::copy(&mut file.take(bytes), &mut &self.socket)?;
-            return if sent == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
-        };
+        let Some(session) = &self.session else { return self.send_pages(file, bytes) };
         let mut buffer = vec![0; PIECE_BYTES];
         let mut left = bytes;
         while left > 0 {
@@ -71,6 +71,28 @@ impl Stream {
                 rest = &rest[session.write(&self.socket, rest)?..];
             }
             left -= most as u64;
+        }
+        Ok(())
+    }
+
+    /// The same without encryption: by the kernel alone, where it can. ([`io::copy`] never leaves
+    /// it to that, and reads 8 KiB at a time.)
+    fn send_pages(&self, file: &File, bytes: u64) -> io::Result<()> {
+        let mut left = bytes;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(MOST_PAGES_BYTES);
+            match rustix::fs::sendfile(&self.socket, file, None, most) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(sent) => left -= sent as u64,
+                Err(Errno::INTR) => {}
+                // The file system has no pages.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    let sent = io::copy(&mut file.take(left), &mut &self.socket)?;
+                    let all = sent == left;
+                    return if all { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Where ranks are brought to, and copies of images.
 //!
-//! Kept true: both go to nodes that stay, as far as there are any; no copy is ordered twice.
+//! Kept true: both go to nodes that stay, as far as there are any; no copy is ordered twice. None
+//! is ordered of a rank that has no home, or whose home fetches what it comes back from: that is
+//! the copy that is missing, and what is waited for.
 
 use super::{Action, Phase, Planner, vault};
 use crate::membership::Member;
@@ -48,6 +50,9 @@ impl Planner {
         for index in 0..self.ranks.len() as u32 {
             let rank = &self.ranks[index as usize];
             let home = match rank.phase {
+                Phase::Fetching | Phase::Fetched | Phase::Restoring { from: Some(_), .. } => {
+                    continue;
+                }
                 Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => at,
                 _ => rank.home,
             };
