@@ -13,7 +13,7 @@ use crate::invited::Token;
 use crate::points;
 use crate::reap;
 use crate::store::{
-    Answer, Client, FITTING, MAX_FILE_BYTES, SILENCE, StoreError, Talk, receive, send,
+    Answer, COPY_BYTES, Client, FITTING, MAX_FILE_BYTES, SILENCE, StoreError, Talk, receive, send,
 };
 use eyrie_image::{Image, RestoreError, Tap};
 use eyrie_tls::Stream;
@@ -265,7 +265,7 @@ pub fn was_verified(identity: &[u8; 16]) -> bool {
 }
 
 fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
-    let mut buffer = vec![0; MAX_PART_BYTES];
+    let mut buffer = vec![0; COPY_BYTES];
     loop {
         let mut head = [0; HEAD_BYTES];
         talk.read_exact(&mut head)?;
@@ -277,10 +277,14 @@ fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
             return if whole { Ok(()) } else { Err(StoreError::Protocol) };
         }
         let end = at.checked_add(length as u64).filter(|end| *end <= MAX_FILE_BYTES);
-        let part = buffer.get_mut(..length).filter(|_| end.is_some());
-        let part = part.ok_or(StoreError::Protocol)?;
-        talk.read_exact(part)?;
-        file.write_all_at(part, at)?;
+        let end = end.filter(|_| length <= MAX_PART_BYTES).ok_or(StoreError::Protocol)?;
+        let mut at = at;
+        while at < end {
+            let most = buffer.len().min((end - at) as usize);
+            talk.read_exact(&mut buffer[..most])?;
+            file.write_all_at(&buffer[..most], at)?;
+            at += most as u64;
+        }
     }
 }
 

@@ -39,8 +39,8 @@ pub const FITTING: Duration = Duration::from_secs(60);
 const ENCODING: Duration = Duration::from_secs(600);
 /// Bytes that are read ahead: words are short, and a part of a sum follows its own at once.
 const AHEAD_BYTES: usize = 16 << 10;
-/// So much of a file is taken at once.
-const COPY_BYTES: usize = 256 << 10;
+/// So much of a file is taken at once: little enough to be in a cache when it is written.
+pub const COPY_BYTES: usize = 256 << 10;
 /// Longest file that is taken.
 pub const MAX_FILE_BYTES: u64 = 1 << 46;
 
