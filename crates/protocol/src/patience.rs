@@ -44,16 +44,12 @@ const TIMES: u64 = 8;
 /// A grant that was said last so long ago is held by no node that lives: it would have given up.
 const MEMORY_MS: u64 = borne(MOST_MS) + 5_000;
 
-/// So long after the controller heard a node's last stamp nothing is left of one that was granted
-/// that.
-pub fn clear_by(granted_ms: u64) -> u64 {
-    borne(granted_ms.max(LEAST_MS)) + CLEARING_MS
-}
-
-/// The same after the controller hung up, which had heard the last stamp so long before, if any.
+/// So long after the controller hung up nothing is left of a node that was granted that, and whose
+/// last stamp it had heard so long before. None: it may have been just now, as another controller
+/// heard it, or as nobody took the node's calls since, and its time began anew.
 pub fn clear_after(granted_ms: u64, known_ms: Option<u64>) -> u64 {
-    let known = |ago: u64| (clear_by(granted_ms) + LATE_MS).saturating_sub(ago);
-    known_ms.map_or(clear_by(granted_ms), known)
+    let clear_ms = borne(granted_ms.max(LEAST_MS)) + LATE_MS + CLEARING_MS;
+    clear_ms.saturating_sub(known_ms.unwrap_or(0))
 }
 
 /// A grant as the journal has it: not below, and seldom another one.
@@ -372,7 +368,8 @@ mod tests {
         assert_eq!(tie.clear_ms(5_000), LEAST_MS * 5 / 4 + CLEARING_MS + LATE_MS);
         assert_eq!(tie.clear_ms(now), LEAST_MS / 4 + CLEARING_MS + LATE_MS - TICK_MS);
         let unheard = Tie::new(Side::Controller, 5_000);
-        assert_eq!(unheard.clear_ms(now), LEAST_MS * 5 / 4 + CLEARING_MS);
+        // Of what is not known it may have been just now.
+        assert_eq!(unheard.clear_ms(now), LEAST_MS * 5 / 4 + CLEARING_MS + LATE_MS);
     }
 
     #[test]
@@ -509,7 +506,7 @@ mod tests {
     fn behind_gateways_much_is_granted_before_a_word() {
         let (mut node, mut tie) = (Tie::held(Side::Node, 0), Tie::held(Side::Controller, 0));
         assert_eq!((node.limit_ms(), tie.says_ms()), (HELD_MS * 5 / 4, HELD_MS));
-        assert_eq!(tie.clear_ms(0), clear_by(HELD_MS));
+        assert_eq!(tie.clear_ms(0), clear_after(HELD_MS, None));
         (0..400).for_each(|n| tie.heard(n * TICK_MS));
         assert_eq!(tie.says_ms(), HELD_MS);
         // The controller gives up first, whether the connection ends or falls silent.
@@ -531,7 +528,20 @@ mod tests {
         taken.told(HELD_MS, Some(22_000), 22_100);
         assert_eq!(silence(&mut taken, 22_100), 22_100 + HELD_MS * 5 / 4);
         // And the controller counts from that stamp, though the connection has ended.
-        assert_eq!(clear_after(HELD_MS, Some(20_000)), clear_by(HELD_MS) + LATE_MS - 20_000);
+        assert_eq!(clear_after(HELD_MS, Some(20_000)), clear_after(HELD_MS, None) - 20_000);
+    }
+
+    #[test]
+    fn a_controller_that_knows_nothing_counts_on_a_slow_node_s_end_no_sooner() {
+        // Nobody took its call just before the next controller listened; the one after that is
+        // waited for as long as it may be.
+        let mut adrift = Adrift::new(LEAST_MS * 5 / 4, 0);
+        adrift.answered(2_000);
+        let waits_until = 2_000 + adrift.left_ms(2_000);
+        // It sees half a second late that the call has failed, and that its time is over.
+        let over = waits_until + 2 * 500;
+        assert!(adrift.is_over(over));
+        assert!(over + CLEARING_MS <= 2_000 + clear_after(LEAST_MS, None));
     }
 
     #[test]

@@ -13,8 +13,7 @@
 
 use crate::random::Random;
 use eyrie_protocol::patience::{
-    Adrift, CLEARING_MS, HELD_MS, LEAST_MS, ROUND_MS, Side, Tie, clear_after, clear_by, hold_ms,
-    rounded,
+    Adrift, CLEARING_MS, HELD_MS, LEAST_MS, ROUND_MS, Side, Tie, clear_after, hold_ms, rounded,
 };
 use std::collections::VecDeque;
 
@@ -426,11 +425,16 @@ impl World {
             // What is not written is not said.
             self.written = self.granted;
         }
+        // Of one that was lost the next one knows neither that it is gone nor when it was heard.
+        let unclear = self.lost.is_some_and(|clear| clear > self.dies_at);
+        if now == self.listens_at / 10 * 10 && unclear {
+            self.lost = Some(now + clear_after(self.granted(0), None));
+        }
         let awaited = self.ends[0].tie.is_none() && self.hold_until.is_none();
         let missed = now >= self.waits_until && awaited;
         if missed && self.lost.is_none() {
             self.trace(now, || String::from("the node is missed"));
-            self.lost = Some(now + clear_by(self.granted(0)));
+            self.lost = Some(now + clear_after(self.granted(0), None));
             self.report.missed += 1;
         }
     }
@@ -551,6 +555,8 @@ impl World {
         self.sign = since;
         self.ends[1].way.comes.clear();
         self.adrift = Some((Adrift::new(limit, since), None));
+        // It calls at once, unless its time is over by then.
+        self.drift(now);
     }
 
     /// An end gives the other up.

@@ -171,7 +171,7 @@ impl World {
                 self.control(now)?;
             }
             for node in 0..self.nodes.len() {
-                self.look(node, now);
+                self.look(node, now)?;
                 self.check(node, now)?;
             }
         }
@@ -347,7 +347,8 @@ impl World {
             || several
             || shared(&self.inner, SHARED_MS)
             || shared(&self.asleep, SLEEP_MS);
-        match node.is_troubled(now) || excused {
+        // One that has heard of nobody for too long is lost by its own word.
+        match node.is_troubled(now) || node.ended.is_some() || excused {
             true => Ok(()),
             false => Err(format!("node {number} is well, and given up at {now} by a word")),
         }
@@ -366,10 +367,10 @@ impl World {
     }
 
     /// A daemon looks and speaks. Nobody tells it that it was given up.
-    fn look(&mut self, number: usize, now: u64) {
+    fn look(&mut self, number: usize, now: u64) -> Result<(), String> {
         let node = &mut self.nodes[number];
         if node.next_ms > now || !node.acts(now) || node.ended.is_some() {
-            return;
+            return Ok(());
         }
         node.next_ms = now + LOOK_MS * node.slow / 2 + self.random.below(LOOK_MS * node.slow / 2);
         while let Some(said) = node.to_node.there.pop_front() {
@@ -380,11 +381,25 @@ impl World {
         if node.own.over(now) {
             node.ended = Some(now + KILL_MS);
             self.report.gave_up += 1;
+            if !self.is_parted(number, now) {
+                return Err(format!("node {number} gives up at {now} who hears of it"));
+            }
         } else if now >= node.spoken_ms + BEAT_MS {
             node.spoken_ms = now;
             let (says, stamp) = (node.own.says_ms(), node.own.stamp_ms(now));
             node.to_gateway.send(now + node.delay, Said::Beat { says, stamp });
         }
+        Ok(())
+    }
+
+    /// Whether something was in the way when a node was to hear that it is heard of.
+    fn is_parted(&self, number: usize, now: u64) -> bool {
+        let World { stopped, asleep, inner, outer, halted, .. } = self;
+        let node = &self.nodes[number];
+        let own = [&node.asleep, &node.stopped, &node.cut[0], &node.cut[1]];
+        let mut all = own.into_iter().chain([stopped, asleep, inner, outer, halted]);
+        let before = node.own.silent_ms(now) + LATELY_MS;
+        node.tie.is_none() || all.any(|span| span.lately(now, before))
     }
 
     fn check(&self, number: usize, now: u64) -> Result<(), String> {

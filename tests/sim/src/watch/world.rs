@@ -359,7 +359,13 @@ impl World {
         while let Some(said) = node.to_node.there.pop_front() {
             let Said::Beat { says, stamp } = said else {
                 let silent = tie.silent_ms(time);
-                node.adrift = Some(Adrift::new(tie.limit_ms(), time.saturating_sub(silent)));
+                let adrift = Adrift::new(tie.limit_ms(), time.saturating_sub(silent));
+                node.adrift = Some(adrift);
+                // Its time may be over by then: it looks at that before it calls.
+                if adrift.is_over(time) {
+                    node.ended = Some(now + KILL_MS);
+                    self.trace(now, || format!("node {number} ends with its connection"));
+                }
                 return;
             };
             tie.heard(time);
