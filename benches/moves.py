@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -34,6 +35,8 @@ def program(name, mib):
 
 def iperf(network, pairs):
     """MB/s of each link, all at once."""
+    if shutil.which("iperf3") is None:
+        sys.exit("the links are measured with iperf3, which is not here: apt-get install iperf3")
     servers, clients = [], []
     pipe = dict(stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
