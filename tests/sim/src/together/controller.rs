@@ -269,9 +269,7 @@ impl World {
         let copies = self.nodes.values().filter(has).count() as u64;
         let dead = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n)).count();
         let enough = 2.min(self.controller.there() as u64);
-        let key = (rank, generation);
-        let good = |n: &Node| n.disk.get(&key).is_some_and(|s| !s.bad);
-        let only_given = !self.nodes.values().any(good) && self.is_given(&key);
+        let only_given = self.is_only_given(&(rank, generation));
         if copies + (dead as u64) < enough && !only_given {
             self.fail(format!("{copies} copies of image {generation} of rank {rank} count"));
         }
@@ -282,18 +280,26 @@ impl World {
         self.losses <= if self.vaulted { self.bears() } else { 1 }
     }
 
+    /// What may have been lost of a set that is not in the vault before it counted.
+    fn lost_copies(&self, generation: u32) -> u64 {
+        let bad = |n: &Node| n.disk.iter().filter(|d| d.0.1 == generation && d.1.bad).count();
+        let bad = self.nodes.values().map(bad).sum::<usize>();
+        // Nodes whose death is not known yet may have been the ones that had a copy.
+        let known = self.controller.known.keys();
+        let dead = known.filter(|n| !self.nodes.contains_key(n)).count();
+        // Of one node there is one copy.
+        (bad + dead) as u64 + u64::from(self.controller.there() < 2)
+    }
+
     fn set_counts(&mut self, generation: u32) {
         self.trace(|| format!("set {generation} counts"));
         self.report.sets += 1;
-        let bad = |n: &Node| n.disk.iter().filter(|d| d.0.1 == generation && d.1.bad).count();
         self.vaulted = self.is_vaulted(generation);
-        let bad = if self.vaulted { 0 } else { self.nodes.values().map(bad).sum::<usize>() };
-        self.losses = bad as u64;
-        // Nodes whose death is not known yet may have been the ones that had a copy.
-        let known = self.controller.known.keys();
-        self.losses += known.filter(|n| !self.nodes.contains_key(n)).count() as u64;
-        // Of one node there is one copy.
-        self.losses += u64::from(self.controller.there() < 2 && !self.vaulted);
+        self.losses = match self.vaulted {
+            // What only the vault has any more is not brought into it anew.
+            true => self.borne_of(generation),
+            false => self.lost_copies(generation),
+        };
         let controller = &mut self.controller;
         controller.set = None;
         controller.stands = controller.held == Some(generation);

@@ -100,8 +100,7 @@ impl World {
                 self.fail(format!("{member} goes, and guards image {} of rank {}", key.1, key.0));
             }
             // What only the vault has is brought nowhere.
-            let file = |n: &Node| n.disk.get(&key).is_some_and(|stored| !stored.bad);
-            let only_given = !self.nodes.values().any(file) && self.is_given(&key);
+            let only_given = self.is_only_given(&key);
             let safe = match self.controller.planner.vaults() {
                 true => self.is_given(&key),
                 false => copies + dead >= 2.min(stay) || only_given,

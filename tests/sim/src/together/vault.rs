@@ -6,7 +6,7 @@
 
 use super::world::{Mistake, World};
 use super::*;
-use eyrie_protocol::recovery::{Guard, Input};
+use eyrie_protocol::recovery::{Guard, Input, VAULT};
 
 /// In the place of a node that has forgotten what it kept.
 const NOBODY: u32 = u32::MAX;
@@ -49,6 +49,17 @@ impl World {
     /// Whether the vault gives an image, as far as the controller knows who is gone.
     pub fn is_given(&self, key: &Key) -> bool {
         self.gone_of(key) <= self.bears()
+    }
+
+    /// Whether the vault gives it, and no node is known to have it: then it is copied nowhere.
+    pub fn is_only_given(&self, key: &Key) -> bool {
+        self.controller.planner.holders(key.0, key.1).eq([VAULT]) && self.is_given(key)
+    }
+
+    /// How many losses the vault has borne already of the images of a set, at most.
+    pub fn borne_of(&self, generation: u32) -> u64 {
+        let of = |rank| self.vault.get(&(rank, generation)).map_or(0, |kept| self.gone(kept));
+        (0..self.ranks()).map(of).max().unwrap_or(0)
     }
 
     /// Whether a node is one of those that keep an image.
