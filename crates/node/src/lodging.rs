@@ -79,17 +79,22 @@ impl Lodging {
     }
 }
 
-/// Removes a folder whose lock this node holds, or has opened; nothing, if that is not there any
-/// more. What a writer that is about to end still puts there goes, too.
+/// Removes a folder whose lock this node holds, or has opened, if that is still there; and what is
+/// left of it where a daemon was killed by its keeper while it removed it. What a writer that is
+/// about to end still puts there goes, too.
 pub fn remove(path: &Path, lock: &File) {
-    let Some(name) = path.file_name().filter(|_| is_at(lock, &path.join(LOCK))) else { return };
-    let mut gone = OsString::from(GONE);
-    gone.push(name);
-    gone.push(format!("-{}", std::process::id()));
-    let gone = path.with_file_name(gone);
-    if fs::rename(path, &gone).is_ok() {
-        let _ = remove_folder(&gone);
+    let (Some(name), Some(nodes)) = (path.file_name(), path.parent()) else { return };
+    let mut begin = OsString::from(GONE);
+    begin.push(name);
+    begin.push("-");
+    if is_at(lock, &path.join(LOCK)) {
+        let mut gone = begin.clone();
+        gone.push(std::process::id().to_string());
+        let _ = fs::rename(path, nodes.join(gone));
     }
+    let left = fs::read_dir(nodes).into_iter().flatten().flatten();
+    let of_it = |entry: &fs::DirEntry| entry.file_name().as_bytes().starts_with(begin.as_bytes());
+    left.filter(of_it).for_each(|entry| drop(remove_folder(&entry.path())));
 }
 
 /// Puts a folder in its place, as soon as whoever has it is gone.
@@ -173,6 +178,17 @@ mod tests {
         }
         Lodging::create(home.path(), "abcd-1").unwrap();
         assert_eq!(fs::read_dir(&nodes).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_a_daemon_was_killed_at_removing_its_keeper_removes() {
+        let home = tempfile::tempdir().unwrap();
+        let node = Lodging::create(home.path(), "abcd-1").unwrap();
+        let other = Lodging::create(home.path(), "abcd-11").unwrap();
+        fs::rename(&node.path, node.path.with_file_name(format!("{GONE}abcd-1-77"))).unwrap();
+        node.remove();
+        let left = fs::read_dir(folder(home.path())).unwrap().map(|e| e.unwrap().path());
+        assert_eq!(left.collect::<Vec<_>>(), [other.path]);
     }
 
     #[test]
