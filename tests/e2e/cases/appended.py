@@ -5,7 +5,7 @@ import os
 import tempfile
 
 from bad_input import program
-from harness import Job
+from harness import Gated
 
 LINES = 150
 
@@ -23,18 +23,22 @@ def appended(how, held, twice):
     a file system of which the kernel does not tell."""
     with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
         log = os.path.join(folder, "log")
-        command = program("appends") + [log, str(LINES)]
+        gate = os.path.join(folder, "gate")
+        command = program("appends") + [log, str(LINES), gate]
         options = ["--appended", how] if how else []
-        with Job(command, ranks=1, ckpt_every=3600, options=options) as job:
+        with Gated(command, ranks=1, ckpt_every=3600, options=options) as job:
             job.until(lambda: len(read(log)) >= 3, "lines")
             job.eyrie("checkpoint", "last")
             before = len(read(log))
+            # Half-way it waits for this, so that there are more lines after the checkpoint.
+            open(gate, "w").close()
             job.until(lambda: len(read(log)) > before + 3, "more lines")
             other = open(log, "a") if held else None
             job.kill_ranks([0])
             job.wait_event("restored", rank=0)
             if other:
                 other.close()
+            job.let_end()
             assert job.wait() == 0, job.report()
             lines = [int(line) for line in read(log)]
             assert sorted(set(lines)) == list(range(LINES)), lines
