@@ -12,7 +12,8 @@ from nodes import Nodes, Pointed, checkpointed_again, expected, gone
 
 def kill_controller(job, count=1):
     """SIGKILL, and all nodes are with the next one."""
-    os.kill(job.status()["daemon_pid"], signal.SIGKILL)
+    record = job.until(job.status, "a status")
+    os.kill(record["daemon_pid"], signal.SIGKILL)
     job.wait_event("controller-back", count=count)
 
 

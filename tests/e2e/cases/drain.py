@@ -383,18 +383,19 @@ def test_a_node_that_leaves_is_not_asked_again():
     expected("farm")
     with Pointed("farm", 3, ckpt_every=0.5) as job:
         record = ready(job)
-        job.arm("leave-1")
+        job.arm("leave-3")
         with Asked(job, "1") as asked:
-            # So it gets no further.
-            job.stopped_at("leave-1", record["nodes"][1]["pid"])
+            # It gets no further, and is not silent, however long the others take.
+            job.held_at("leave-3")
             job.wait_event("node-leaving", node=1)
             again = job.eyrie("drain", "last", "1", check=False)
             save = job.eyrie("checkpoint", "last", "--end", check=False)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(record["nodes"][1]["pid"], signal.SIGCONT)
-            asked.over()
+            job.let_go("leave-3")
+            code, out, err = asked.over()
         assert again[0] == 1 and "already" in again[2], again
         assert save[0] == 1 and "node 1" in save[2], save
+        assert code == 0 and "has left" in out, (code, out, err)
+        is_gone(job, 1, record)
         job.ends_as("farm")
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 

@@ -114,9 +114,10 @@ def copies_die(name, make):
             job.wait_event("rolled-back", count=number)
             job.until(lambda n=number: images_since(job, n), "all ranks")
             assert 0 not in images_since(job, number), job.report()
-            told = re.findall(r"nodes lost so far: .*\n.*can be had: (.*)", job.stderr())
+            told = lambda: re.findall(r"nodes lost so far: .*\n.*can be had: (.*)\n", job.stderr())
+            job.until(lambda n=number: len(told()) >= n, "what can be had")
             there = r"the one in the job's folder \(checkpoint \d+, \d+ s old\)"
-            assert len(told) >= number and re.fullmatch(there, told[-1]), job.stderr()
+            assert re.fullmatch(there, told()[-1]), job.stderr()
             job.eyrie("grow", "last", "--nodes", "2")
         job.ends_as(name)
 

@@ -41,7 +41,8 @@ def one_gives_way(job):
     """Of two with as many ranks the second; its ranks come back on the spare."""
     job.wait_event("link-lost")
     assert unreached(job) <= {(0, 1), (1, 0)} and unreached(job), job.status()
-    assert f"on host {OTHER} " in job.stderr() and "--address" in job.stderr(), job.stderr()
+    told = lambda: f"on host {OTHER} " in job.stderr() and "--address" in job.stderr()
+    job.until(told, "a line about that host")
     job.wait_event("node-lost", node=1)
     lost = [e for e in job.events() if e["event"] == "node-lost"]
     assert "have not reached each other for 20 s" in lost[0]["text"], lost

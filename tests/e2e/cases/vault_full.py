@@ -66,6 +66,8 @@ def test_images_that_cannot_be_guarded_again_are_told_and_are_when_there_is_room
         assert "4 images that count CANNOT BE GUARDED AGAIN: node 2" in text, text
         job.make_room()
         job.until(lambda: job.unguarded() is None, "a round that succeeds")
+        # The console may take a moment more.
+        job.until(lambda: job.told("guards all checkpoints that are kept again"), "a line of that")
         once = (
             job.told("4 checkpoints that are kept cannot be guarded by the vault again: node 2"),
             job.told("the vault guards all checkpoints that are kept again"),
