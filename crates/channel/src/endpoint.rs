@@ -154,6 +154,9 @@ impl Endpoint {
     pub fn join(seg: &'static Segment, rank: u32) -> Self {
         let size = seg.geometry().ranks;
         let ctl = seg.rank(rank);
+        // Before anything is read that a restore changes: an image may be taken in the middle of
+        // this, and who comes back from it has to notice.
+        let incarnation = ctl.incarnation.load(Acquire);
         let header = seg.header();
         let protect = header.ft.load(Relaxed) & FT_PROTECT != 0;
         let readable = size > 1 && remote::works();
@@ -178,7 +181,7 @@ impl Endpoint {
             peers: (0..size).map(|r| seg.rank(r)).collect(),
             door: Door::new(seg, rank),
             presence: Presence::new(ctl, header),
-            incarnation: ctl.incarnation.load(Acquire),
+            incarnation,
             patience: Self::patience(seg),
             replaying: false,
             received: 0,
