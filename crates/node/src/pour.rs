@@ -270,7 +270,7 @@ fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
         let mut head = [0; HEAD_BYTES];
         talk.read_exact(&mut head)?;
         let (at, length) = head.split_at(8);
-        let at = at.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let mut at = at.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
         if length == 0 {
             let whole = file.metadata()?.len() == at;
@@ -278,7 +278,6 @@ fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
         }
         let end = at.checked_add(length as u64).filter(|end| *end <= MAX_FILE_BYTES);
         let end = end.filter(|_| length <= MAX_PART_BYTES).ok_or(StoreError::Protocol)?;
-        let mut at = at;
         while at < end {
             let most = buffer.len().min((end - at) as usize);
             talk.read_exact(&mut buffer[..most])?;

@@ -374,9 +374,8 @@ impl Job {
 
     /// Whether no other node is there, or to come, that could go on in its place.
     fn is_last(&self, node: u32) -> bool {
-        let others = self.nodes.iter().zip(0..).filter(|(_, number)| *number != node);
-        let mut others = others.map(|(other, _)| other);
-        others.all(|other| other.state == State::Lost || other.left || other.finished.is_some())
+        let is_gone = |n: &Node| n.state == State::Lost || n.left || n.finished.is_some();
+        (0..).zip(&self.nodes).all(|(number, other)| number == node || is_gone(other))
     }
 
     /// A node is gone: if only one is left, that is waited for at once, though it may say nothing
