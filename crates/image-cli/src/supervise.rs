@@ -176,6 +176,7 @@ impl Program {
             let written = take::take(self.pid, &path, request.way, &mut state.tracker)?;
             state.next += 1;
             state.images.push(path);
+            state.tracker.prepare();
             self.tidy(&mut state);
             written
         };

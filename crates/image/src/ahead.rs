@@ -186,6 +186,11 @@ impl Ahead {
             now = procfs::maps(pid).ok()?;
             tracker.written_ahead(pid, &now).ok()?;
         }
+        if base.is_some() && tracker.copies_little(pid, &now, own) {
+            // To find out where exactly it lies would only be one more walk.
+            tracker.make_room(tracker.changed().bytes());
+            return None;
+        }
         let mut spared = None;
         let plan = Plan::new(pid, &now, base.as_deref(), &mut spared, tracker).ok()?;
         let bytes = plan.bytes();

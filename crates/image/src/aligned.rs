@@ -2,9 +2,11 @@
 //!
 //! A large one lies in huge pages where the kernel has any. The storage is then given a megabyte in
 //! one piece instead of in 256, which can double its speed. A page of 2 MiB serves two buffers of
-//! 1 MiB.
+//! 1 MiB. As many as the threads of one image need stay for the next: memory that the kernel has to
+//! find and to clear first can take longer than what a small image is about.
 
 use crate::PAGE_BYTES;
+use crate::parallel;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -15,7 +17,7 @@ const HALF: usize = HUGE_PAGE / 2;
 /// What is smaller is not worth it.
 const LEAST_LARGE_BYTES: usize = 256 << 10;
 
-/// Halves of huge pages whose other half is used.
+/// Halves of huge pages that nobody uses.
 static FREE: Mutex<Vec<Large>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Copy)]
@@ -115,11 +117,11 @@ impl Drop for Taken {
         let other = (start.as_ptr() as usize ^ HALF) as *mut u8;
         let mut free = free();
         match free.iter().position(|half| half.start.as_ptr() == other) {
-            None => free.push(Large { start, bytes }),
-            Some(i) => {
+            Some(i) if free.len() >= parallel::threads_that_wait() => {
                 let other = free.swap_remove(i).start;
                 Large { start: start.min(other), bytes: HUGE_PAGE }.unmap();
             }
+            _ => free.push(Large { start, bytes }),
         }
     }
 }

@@ -22,6 +22,7 @@
 //!     frozen.release()?;
 //!     let report = shot.write_image(b"for whoever restores it", &mut tracker)?;
 //!     println!("{} bytes, it stood for {:?}", report.bytes, report.freeze);
+//!     tracker.prepare();
 //! }
 //! // It has died. Its image needs the one before, which lies beside it.
 //! let null = || std::fs::File::options().read(true).write(true).open("/dev/null");

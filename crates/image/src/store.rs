@@ -136,9 +136,6 @@ impl Shot {
         let tap = self.tap.take();
         let begin = || ImageWriter::create_tapped(path, tap);
         let result = self.write(begin, Some(path), meta, tracker);
-        if self.choice.mode != Mode::Sync {
-            tracker.prepare();
-        }
         let result = result.map(|own| {
             let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
             let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));

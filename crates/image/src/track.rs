@@ -11,6 +11,7 @@ use crate::capture::Snapshot;
 use crate::chain::Index;
 use crate::cost::{Choice, Cost, Load, MAX_COPY_BYTES, Mode};
 use crate::error::CaptureError;
+use crate::flags::Pending;
 use crate::frame::Part;
 use crate::hashes::Hashes;
 use crate::held::Held;
@@ -400,6 +401,13 @@ impl Tracker {
         self.cost.choose(Mode::Auto, &load).mode == Mode::Copy
     }
 
+    /// Whether what was written since the last image, with all that is no part of it, would be
+    /// copied at the freeze, and the freeze knows the flags of all mappings `now`.
+    pub(crate) fn copies_little(&self, pid: libc::pid_t, now: &[Mapping], own_bytes: u64) -> bool {
+        let little = || self.would_copy(own_bytes, self.changed().bytes());
+        !self.always_ahead() && little() && Pending::new(pid, now, &self.maps).is_some()
+    }
+
     /// The last complete image, if the image `path` may refer to it.
     pub(crate) fn base_of(&self, path: &Path) -> Option<&Arc<Base>> {
         self.base.as_ref().filter(|base| base.serves(path))
@@ -438,8 +446,9 @@ impl Tracker {
             interval,
         };
         // A process that is tracked will have something to be copied, also after its first image;
-        // hardly anything if so much changes that it is stored ahead.
-        let tracked = self.writes.is_on() && ahead.is_none();
+        // hardly anything if so much changes that it is stored ahead, of which a full image says
+        // nothing.
+        let tracked = self.writes.is_on() && (ahead.is_none() || changes.base.is_none());
         let copies = tracked && matches!(wish, Mode::Copy | Mode::Auto);
         let share = if copies { own_bytes / READY_SHARE } else { 0 };
         let lacks = wish == Mode::Auto && changed.is_some() && self.cost.lacks_memory(&load);
@@ -461,8 +470,10 @@ impl Tracker {
         }
     }
 
-    /// While the process runs: has the memory that was missing at the last freeze for the next one.
-    pub(crate) fn prepare(&mut self) {
+    /// Has the memory that was missing at the last freeze for the next one. To be called while the
+    /// process runs, when its image is there: it takes a few ms for 10 MiB. Without it the next
+    /// freeze may find that a twin costs less than a copy.
+    pub fn prepare(&mut self) {
         let wanted = std::mem::take(&mut self.wanted).min(MAX_COPY_BYTES);
         self.make_room(wanted);
     }
@@ -551,5 +562,28 @@ mod tests {
             tracker.store_ahead(StoreAhead::Always);
             assert!(!tracker.may_go_ahead(Path::new("image"), u64::MAX));
         }
+    }
+
+    #[test]
+    fn little_that_is_in_known_mappings_is_left_to_the_freeze() {
+        let pid = libc::pid_t::try_from(std::process::id()).unwrap();
+        let text = b"1000000-9000000 rw-p 00000000 00:00 0\n";
+        let now = crate::procfs::parse_maps(text).unwrap();
+        let mut tracker = Tracker::new(Tracking::Auto);
+        tracker.store_ahead(StoreAhead::Auto);
+        let span = |mib: u64| {
+            let mut spans = Spans::default();
+            spans.push(0x100_0000, 0x100_0000 + (mib << 20));
+            spans
+        };
+        tracker.writes.note(1, span(1));
+        assert!(!tracker.copies_little(pid, &now, 1 << 30), "nobody knows their flags");
+        tracker.maps = now.clone();
+        assert!(tracker.copies_little(pid, &now, 1 << 30));
+        tracker.store_ahead(StoreAhead::Always);
+        assert!(!tracker.copies_little(pid, &now, 1 << 30));
+        tracker.store_ahead(StoreAhead::Auto);
+        tracker.writes.note(2, span(60));
+        assert!(!tracker.copies_little(pid, &now, 1 << 30), "that is not little");
     }
 }

@@ -43,15 +43,38 @@ fn a_full_image_and_those_behind_it_are_stored_ahead() {
         assert!(report.mode.why.contains("stored while it ran"), "{}", report.mode.why);
     }
     process.kill();
-    let mut process = bring_back(&image(3));
-    fs::write(folder.path().join("stop"), "").unwrap();
+    end_as_undisturbed(bring_back(&image(3)), &program, folder.path());
+}
+
+/// Has `churn`, which was restored, come to its end, and compares what it has found.
+fn end_as_undisturbed(mut process: Process, program: &Path, folder: &Path) {
+    fs::write(folder.join("stop"), "").unwrap();
     process.succeed();
-    let found = fs::read_to_string(folder.path().join("out")).unwrap();
+    let found = fs::read_to_string(folder.join("out")).unwrap();
     let last: u64 = found.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
-    let plain = folder.path().join("undisturbed");
+    let plain = folder.join("undisturbed");
     fs::create_dir(&plain).unwrap();
-    Process::start(&program, &[&(last + 1).to_string()], &plain).succeed();
+    Process::start(program, &[&(last + 1).to_string()], &plain).succeed();
     assert!(found == fs::read_to_string(plain.join("out")).unwrap(), "the result differs");
+}
+
+#[test]
+fn where_little_of_much_has_changed_the_result_is_that_of_an_undisturbed_run() {
+    let mut tracker = Tracker::new(Tracking::Auto);
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "churn", &[]);
+    // As much as is worth storing ahead; what is done is left to what was measured.
+    let mut process = Process::start(&program, &["0", "300"], folder.path());
+    common::appears(&folder.path().join("out"));
+    let image = |n: usize| folder.path().join(format!("image{n}"));
+    for n in 0..4 {
+        let (report, _) = checkpoint(process.pid, &image(n), &mut tracker);
+        tracker.prepare();
+        let few = report.pages < (64 << 20) / 4096;
+        assert!(few == (n > 0), "image {n} has {} pages ({})", report.pages, report.mode.why);
+    }
+    process.kill();
+    end_as_undisturbed(bring_back(&image(3)), &program, folder.path());
 }
 
 #[test]

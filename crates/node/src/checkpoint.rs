@@ -203,6 +203,9 @@ pub fn run(mut order: Order, frozen: Option<Frozen>, tell: impl Fn(Report)) -> O
     if result.is_err() {
         let _ = eyrie_image::remove_image(&order.path);
     }
+    if held.is_none() {
+        tracker.prepare();
+    }
     tell(Report::Over(Box::new(result), tracker));
     held
 }

@@ -357,7 +357,7 @@ pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: us
         }
         let found = fs::read(sub.join("out")).unwrap();
         let mut said = fs::read_to_string(sub.join("stdout")).unwrap_or_default();
-        said.truncate(said.floor_char_boundary(2000));
+        said.truncate(said.floor_char_boundary(8000));
         let out = sub.join("out");
         let text =
             |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();

@@ -1,7 +1,7 @@
 // Memory that changes a little at a time, in every way that memory can: written, dropped, unmapped,
 // mapped anew in the same place, moved, protected, grown, zeroed, read into by the kernel. What all
-// of it holds goes into a running hash. Without a number of rounds it goes on until there is a file
-// "stop".
+// of it holds goes into a running hash. Without a number of rounds, or with 0, it goes on until there
+// is a file "stop". A second number: so many MiB more that do not change.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -44,6 +44,8 @@ static uint64_t sum(const char *p, size_t n, uint64_t s) {
 
 int main(int argc, char **argv) {
     long rounds = argc > 1 ? atol(argv[1]) : 0;
+    size_t rest = argc > 2 ? strtoul(argv[2], 0, 10) << 20 : 0;
+    if (rest) memset(area(rest / PAGE), 7, rest);
     char *base = area(PAGES), *moved = area(64), *slots[SLOTS];
     fill(base, PAGES / 2 * PAGE);  // the other half is never touched, or zeros
     memset(base + PAGES / 4 * 3 * PAGE, 0, 64 * PAGE);

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         if io::stdout().flush().is_err() {
             break;
         }
+        driver.tracker.prepare();
     }
     driver.kill();
     ExitCode::SUCCESS
