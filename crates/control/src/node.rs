@@ -104,13 +104,15 @@ pub struct Fetch {
 }
 
 /// One rank of a set of checkpoints: the number of its start, the node that its image is copied to
-/// (none: there is no other), and the generations whose files that one lacks.
+/// (none: there is no other), the generations whose files that one lacks, and the key that it has
+/// been given if the image is to go there while it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetPart {
     pub rank: u32,
     pub start: u64,
     pub partner: Option<u32>,
     pub missing: Vec<u32>,
+    pub key: Option<[u8; 32]>,
 }
 
 /// A checkpoint of one rank.

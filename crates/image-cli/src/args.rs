@@ -105,8 +105,8 @@ pub struct Run {
     eyrie-image checkpoint last\n  \
     eyrie-image checkpoint 4711 -o before-the-upgrade.img\n\n\
     An image stores what has changed since the one before in the same folder, and needs that one\n\
-    beside it; with -o and with --full it stores everything. Prints where it lies, its size, how\n\
-    long the program stood still and how long all took.")]
+    beside it; with -o and with --full it stores everything, and of child processes always.\n\
+    Prints where it lies, its size, how long the program stood still and how long all took.")]
 pub struct Checkpoint {
     /// The program: its process number, its name in `eyrie-image list`, its folder of images, or
     /// `last`. A process that was not started by eyrie-image is taken too, if it may be traced

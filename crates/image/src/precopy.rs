@@ -1,6 +1,7 @@
 //! Live pre-copy: the memory of a running process is sent in rounds, each round what was written
 //! during the one before, until what is left is little or will not become less. The last round is
-//! sent while the process stands still. This is what a migration is made of.
+//! sent while the process stands still. For whoever moves a process by means of its own; jobs have
+//! their ranks' images as rounds, which are whole wherever they end.
 //!
 //! Pages are read while the program may be writing to them. That does no harm: such a page is noted
 //! as written and is sent again.

@@ -108,6 +108,8 @@ impl Writing {
             let in_place = self.chunk.is_empty() && from == self.manifest.bytes;
             let done = if in_place && skip == 0 && whole > 0 {
                 let sums = base.sums(number, whole)?.to_vec();
+                // What has rotted is not to count as whole in the new one, too.
+                (number..number + whole).try_for_each(|n| base.chunk(disk, n).map(drop))?;
                 let (old, new) = (files::data(base.generation), files::data(self.generation));
                 let done = whole * CHUNK_BYTES;
                 disk.copy((&old, from), (&new, from), done)?;

@@ -193,6 +193,7 @@ impl<D: Disk> Member<D> {
             let number = base.geometry.parity_number(*cell);
             let known = base.tables.parity.as_ref().and_then(|sums| sums.get(number));
             let sum = *known.ok_or_else(|| base.damaged())?;
+            base.cell(disk, *cell)?;
             sums.push((geometry.parity_number(*cell), sum));
             run = Some(match run {
                 Some((a, b, n)) if (a + n, b + n) == (old.offset, new.offset) => {

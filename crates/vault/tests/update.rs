@@ -11,7 +11,7 @@ use eyrie_vault::layout::Place;
 use eyrie_vault::member::Member;
 use eyrie_vault::record::{Commit, Made, hash};
 use eyrie_vault::seal::Key;
-use eyrie_vault::vault::State;
+use eyrie_vault::vault::{Draft, State};
 use eyrie_vault::ways::Way;
 use eyrie_vault::{Encoder, Vault};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,17 +29,22 @@ fn create(scheme: &str, nodes: u32) -> (Vault<Memory>, Vec<Memory>) {
     (vault, disks)
 }
 
-/// Stores contents in a way, beside what `base` has.
-fn store(vault: &mut Vault<Memory>, contents: &Contents, way: Way, base: Option<u64>) -> u64 {
-    let mut drafts = BTreeMap::new();
+/// Of each node what is to be stored of its objects.
+type Drafts = BTreeMap<u32, Vec<Draft>>;
+
+fn drafts(vault: &mut Vault<Memory>, contents: &Contents, base: Option<u64>) -> Drafts {
+    let mut all = Drafts::new();
     for (node, objects) in contents {
         let draft = |(name, bytes): (&String, &Vec<u8>)| {
             vault.draft(base, (*node, name), &mut &bytes[..]).unwrap()
         };
-        drafts.insert(*node, objects.iter().map(draft).collect::<Vec<_>>());
+        all.insert(*node, objects.iter().map(draft).collect());
     }
-    let generation = vault.begin_as(way, base).unwrap();
-    for (node, drafts) in &drafts {
+    all
+}
+
+fn add(vault: &mut Vault<Memory>, contents: &Contents, drafts: &Drafts, way: Way) {
+    for (node, drafts) in drafts {
         for draft in drafts {
             let bytes = &contents[node][&draft.name];
             let mut content = |at: u64, to: &mut [u8]| {
@@ -49,6 +54,13 @@ fn store(vault: &mut Vault<Memory>, contents: &Contents, way: Way, base: Option<
             vault.add_draft(*node, way, draft, &mut content).unwrap();
         }
     }
+}
+
+/// Stores contents in a way, beside what `base` has.
+fn store(vault: &mut Vault<Memory>, contents: &Contents, way: Way, base: Option<u64>) -> u64 {
+    let drafts = drafts(vault, contents, base);
+    let generation = vault.begin_as(way, base).unwrap();
+    add(vault, contents, &drafts, way);
     assert_eq!(vault.commit().unwrap(), generation);
     generation
 }
@@ -315,23 +327,46 @@ fn what_is_damaged_encrypted_or_of_other_nodes_is_not_built_on() {
 
 #[test]
 fn a_damaged_chunk_ends_the_update_and_nothing_else() {
+    // What the difference is taken from, and what would only be copied.
+    for place in [1_000_000, 2_500_000] {
+        let (mut vault, disks) = create("rs:4+2", 6);
+        let (before, after) = one_change();
+        let first = store(&mut vault, &before, Way::Whole, None);
+        assert!(disks[2].flip("gen-1.data", place * 8));
+        let draft = vault.draft(Some(first), (2, "image"), &mut &after[&2]["image"][..]).unwrap();
+        vault.begin_on(first).unwrap();
+        let bytes = &after[&2]["image"];
+        let mut content = |at: u64, to: &mut [u8]| {
+            to.copy_from_slice(&bytes[at as usize..at as usize + to.len()]);
+            Ok(())
+        };
+        let error = vault.add_draft(2, Way::Update, &draft, &mut content).unwrap_err().to_string();
+        assert!(error.contains("generation 1 is damaged"), "{place}: {error}");
+        vault.give_up();
+        recovers(&mut vault, first, (&before, &after));
+    }
+}
+
+#[test]
+fn so_does_damaged_parity_that_would_only_be_copied() {
     let (mut vault, disks) = create("rs:4+2", 6);
     let (before, after) = one_change();
     let first = store(&mut vault, &before, Way::Whole, None);
-    // What the difference is taken from.
-    assert!(disks[2].flip("gen-1.data", 1_000_000 * 8));
-    let draft = vault.draft(Some(first), (2, "image"), &mut &after[&2]["image"][..]).unwrap();
+    let middle = disks[4].peek("gen-1.parity").len() as u64 / 2;
+    assert!(disks[4].flip("gen-1.parity", middle * 8));
+    let all = drafts(&mut vault, &after, Some(first));
     vault.begin_on(first).unwrap();
-    let bytes = &after[&2]["image"];
-    let mut content = |at: u64, to: &mut [u8]| {
-        to.copy_from_slice(&bytes[at as usize..at as usize + to.len()]);
-        Ok(())
-    };
-    let error = vault.add_draft(2, Way::Update, &draft, &mut content).unwrap_err().to_string();
+    add(&mut vault, &after, &all, Way::Update);
+    let error = vault.commit().unwrap_err().to_string();
     assert!(error.contains("generation 1 is damaged"), "{error}");
     vault.give_up();
-    assert_has(&mut vault, first, &before);
+    recovers(&mut vault, first, (&before, &after));
+}
+
+/// The base is whole, once that was mended, and can be built on.
+fn recovers(vault: &mut Vault<Memory>, first: u64, (before, after): (&Contents, &Contents)) {
+    assert_has(vault, first, before);
     assert_eq!(vault.mend_all(true, &mut |_| {}).unwrap().repaired, 1);
-    let second = store(&mut vault, &after, Way::Update, Some(first));
-    assert_has(&mut vault, second, &after);
+    let second = store(vault, after, Way::Update, Some(first));
+    assert_has(vault, second, after);
 }

@@ -155,6 +155,25 @@ def test_a_node_whose_processor_cannot_run_them_gets_none():
             assert not job.count("detected") and not job.count("node-lost"), job.report()
 
 
+def test_ranks_that_go_back_together_stay_where_they_can_run():
+    """They have stood, with images that came there, and nothing of it counts: all go on."""
+    expected("farm")
+    lacks = feature()
+    hide = f"if [ $1 = gamma ]; then EYRIE_IMAGE_HIDE_FEATURES={lacks}; fi\n"
+    for ft in ("coordinated", "node"):
+        with shell(hide + "export EYRIE_IMAGE_HIDE_FEATURES\n" + PLAIN) as rsh:
+            with Hosted("farm", rsh, ["--spares", "1", "--ft", ft], ckpt_every=3600) as job:
+                record = job.wait_running(4)
+                words = ["--from", "beta", "--to", "gamma"]
+                code, out, err = job.eyrie("migrate", "last", *words, check=False)
+                assert code == 1 and lacks in out and "processor" in out, (ft, code, out, err)
+                assert homes(job) == [r["node"] for r in record["ranks"]], job.status()
+                job.wait_event("node-stays", node=1)
+                job.ends_as("farm")
+                for wrong in ("rolled-back", "diverged", "detected", "node-lost"):
+                    assert not job.count(wrong), (ft, job.report())
+
+
 def test_a_node_whose_processor_lacks_what_they_do_not_use():
     """Nor do Eyrie's libraries and the compiler's, although they ask for all that there is. What
     the C library chose by is named, and may be overruled."""

@@ -235,14 +235,17 @@ impl Agent {
             let log = log_of(&path);
             let saved = fd.map(File::from).and_then(|fd| {
                 let mut to = File::options().write(true).create(true).truncate(true).open(&log)?;
+                // Of a rank that moves it need not outlive this machine.
+                let lasting = copy.key.is_none();
                 match copy.log {
-                    // Of a rank that moves it need not outlive this machine.
-                    None => saved::save_streams(&fd, &segment, rank, &to, copy.key.is_none()),
+                    None => saved::save_streams(&fd, &segment, rank, &to, lasting),
                     Some(Sent::Inner(held)) => saved::save_held(&fd, &segment, rank, held, &to),
                     Some(Sent::All(mut sent)) => {
                         sent.rewind()?;
                         let bytes = io::copy(&mut sent, &mut to)?;
-                        to.sync_data()?;
+                        if lasting {
+                            to.sync_data()?;
+                        }
                         Ok(bytes)
                     }
                 }

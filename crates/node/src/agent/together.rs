@@ -88,8 +88,8 @@ impl Agent {
         hold: bool,
     ) {
         self.stand_together(generation, None, parts.iter().map(|p| p.rank));
-        for SetPart { rank, start, partner, missing } in parts {
-            self.rank(rank).copy = Some(Copy::to(partner, missing, None));
+        for SetPart { rank, start, partner, missing, key } in parts {
+            self.rank(rank).copy = Some(Copy::to(partner, missing, key));
             self.checkpoint(Wanted { rank, start, generation, incremental, hold });
         }
     }

@@ -85,7 +85,8 @@ impl Job {
         let mut event = self.event(EventKind::Checkpointing);
         (event.rank, event.generation) = (Some(rank), Some(generation));
         self.log_event(event);
-        Some(SetPart { rank, start, partner, missing })
+        let key = partner.and_then(|to| self.invite(rank, generation, to));
+        Some(SetPart { rank, start, partner, missing, key })
     }
 
     fn taking(&mut self, generation: u32) -> Option<&mut Set> {
