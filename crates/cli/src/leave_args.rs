@@ -12,10 +12,10 @@ use eyrie_terminal::units::parse_millis;
     eyrie drain --cancel last 0\n\n\
     The ranks of the node are copied while they run, stopped, and go on on another node (a spare\n\
     first, then the one with fewest) where they were: nothing is computed again. Other ranks are\n\
-    not touched, but with `--ft coordinated` all stand and go on with them, and with `node` and\n\
-    `cluster` those of their units. When all that the node holds is as safe without it its daemon ends, and nothing\n\
-    of the job is left there. Until its ranks are stopped a fault leaves everything as it was; a\n\
-    node that is lost on the way is lost as at any other time.\n\n\
+    not touched, but with --ft coordinated all stand and go on with them, and with node and\n\
+    cluster those of their units. When all that the node holds is as safe without it its daemon\n\
+    ends, and nothing of the job is left there. Until its ranks are stopped a fault leaves\n\
+    everything as it was; a node that is lost on the way is lost as at any other time.\n\n\
     What a maintenance script, Slurm's epilogue or the notice of a spot instance calls, on the\n\
     machine that `eyrie run` is on; with `all` it need not know which jobs have nodes there: each\n\
     that has is asked, and of its nodes those that are named. Exit code: 0 all have left (or none\n\
