@@ -89,6 +89,30 @@ def test_strangers_are_closed_told_of_and_counted():
         assert not job.count("detected") and not job.count("node-lost"), job.report()
 
 
+def test_two_jobs_side_by_side_do_not_reach_each_other():
+    """Each is a stranger to the other's nodes; what one has lies where only its owner looks; what
+    one loses is nothing to the other."""
+    expected("farm")
+    expected("cg")
+    with Nodes("farm", 2, ckpt_every=0.5) as one, Nodes("cg", 2, ckpt_every=0.5) as other:
+        records = [job.wait_running(4) for job in (one, other)]
+        for record, name in zip(records, (records[1]["job"], records[0]["job"])):
+            link = int(record["nodes"][1]["address"].rsplit(":", 1)[1])
+            assert say(link, hello(3, name, to=(1, record["nodes"][1]["epoch"]))) == b""
+        for job in (one, other):
+            job.until(lambda j=job: j.status()["nodes"][1]["strangers"] >= 1, "the other's caller")
+            job.all_checkpointed()
+            places = [job.folder(), *glob.glob(os.path.join(job.folder(), "node-*"))]
+            assert len(places) == 3 and all(os.stat(place).st_mode & 0o077 == 0 for place in places), places
+            job.kill_ranks([1])
+            job.wait_event("restored", rank=1)
+        other.kill_ranks([2])
+        other.wait_event("restored", rank=2)
+        assert {e["rank"] for e in one.events() if e["event"] == "detected"} == {1}, one.report()
+        other.ends_as("cg")
+        one.ends_as("farm")
+
+
 def test_many_callers_who_say_nothing_keep_nobody_out():
     """More of them than anybody listens to; a node that is lost meanwhile is replaced all the same,
     and its node's daemon is let in. Nobody has a thread for each of them."""
