@@ -186,9 +186,11 @@ impl Ahead {
             now = procfs::maps(pid).ok()?;
             tracker.written_ahead(pid, &now).ok()?;
         }
-        if base.is_some() && tracker.copies_little(pid, &now, own) {
+        if base.is_some()
+            && let Some(bytes) = tracker.little(&now, own)
+        {
             // To find out where exactly it lies would only be one more walk.
-            tracker.make_room(tracker.changed().bytes());
+            tracker.make_room(bytes);
             return None;
         }
         let mut spared = None;

@@ -45,6 +45,11 @@ impl Pending {
         Some(Pending { maps, later: Later::From(procfs::open_smaps(pid).ok()?) })
     }
 
+    /// Whether all flags of the mappings `now` that matter are `known`.
+    pub fn is_known(now: &[Mapping], known: &[Mapping]) -> bool {
+        now.iter().all(|m| with_known(m, known).is_some())
+    }
+
     /// Begins to read the flags again, if that is to be done and was not begun yet.
     pub fn read_meanwhile(&mut self) {
         self.later = match std::mem::replace(&mut self.later, Later::Not) {

@@ -401,11 +401,15 @@ impl Tracker {
         self.cost.choose(Mode::Auto, &load).mode == Mode::Copy
     }
 
-    /// Whether what was written since the last image, with all that is no part of it, would be
-    /// copied at the freeze, and the freeze knows the flags of all mappings `now`.
-    pub(crate) fn copies_little(&self, pid: libc::pid_t, now: &[Mapping], own_bytes: u64) -> bool {
-        let little = || self.would_copy(own_bytes, self.changed().bytes());
-        !self.always_ahead() && little() && Pending::new(pid, now, &self.maps).is_some()
+    /// How many bytes were written since the last image, with all that is no part of it, if these
+    /// would be copied at the freeze, and the freeze knows the flags of all mappings `now`.
+    pub(crate) fn little(&self, now: &[Mapping], own_bytes: u64) -> Option<u64> {
+        if self.always_ahead() {
+            return None;
+        }
+        let bytes = self.changed().bytes();
+        let copied = self.would_copy(own_bytes, bytes) && Pending::is_known(now, &self.maps);
+        copied.then_some(bytes)
     }
 
     /// The last complete image, if the image `path` may refer to it.
@@ -566,7 +570,6 @@ mod tests {
 
     #[test]
     fn little_that_is_in_known_mappings_is_left_to_the_freeze() {
-        let pid = libc::pid_t::try_from(std::process::id()).unwrap();
         let text = b"1000000-9000000 rw-p 00000000 00:00 0\n";
         let now = crate::procfs::parse_maps(text).unwrap();
         let mut tracker = Tracker::new(Tracking::Auto);
@@ -577,13 +580,13 @@ mod tests {
             spans
         };
         tracker.writes.note(1, span(1));
-        assert!(!tracker.copies_little(pid, &now, 1 << 30), "nobody knows their flags");
+        assert_eq!(tracker.little(&now, 1 << 30), None, "nobody knows their flags");
         tracker.maps = now.clone();
-        assert!(tracker.copies_little(pid, &now, 1 << 30));
+        assert_eq!(tracker.little(&now, 1 << 30), Some(1 << 20));
         tracker.store_ahead(StoreAhead::Always);
-        assert!(!tracker.copies_little(pid, &now, 1 << 30));
+        assert_eq!(tracker.little(&now, 1 << 30), None);
         tracker.store_ahead(StoreAhead::Auto);
         tracker.writes.note(2, span(60));
-        assert!(!tracker.copies_little(pid, &now, 1 << 30), "that is not little");
+        assert_eq!(tracker.little(&now, 1 << 30), None, "that is not little");
     }
 }
