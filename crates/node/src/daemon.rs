@@ -182,6 +182,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         store,
         turned_away,
         invited,
+        calls: Arc::default(),
         homes,
         links,
         archive,

@@ -6,6 +6,7 @@
 
 mod agent;
 pub mod at_rest;
+mod calls;
 mod checkpoint;
 mod clock;
 mod cores;

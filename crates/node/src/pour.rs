@@ -8,6 +8,7 @@
 //! as was said, and its process could run there, with the files that it needs; an image that cannot
 //! be brought does no harm to the one that is written here.
 
+use crate::calls::Call;
 use crate::files::{self, Named, Part};
 use crate::invited::Token;
 use crate::points;
@@ -38,6 +39,8 @@ const HEAD_BYTES: usize = 12;
 pub struct Pour {
     /// `None`: the connection broke, and what is written here is to be brought again.
     stream: Mutex<Option<Stream>>,
+    /// Ends it when the other is no member any more.
+    call: Option<Call>,
     bytes: AtomicU64,
     poured: Poured,
 }
@@ -69,9 +72,9 @@ impl Pour {
         key: Token,
         poured: Poured,
     ) -> Result<Option<Pour>, StoreError> {
-        let Some(stream) = client.pour(name, key)? else { return Ok(None) };
+        let Some((stream, call)) = client.pour(name, key)? else { return Ok(None) };
         let stream = Mutex::new(Some(stream));
-        Ok(Some(Pour { stream, bytes: AtomicU64::new(0), poured }))
+        Ok(Some(Pour { stream, call, bytes: AtomicU64::new(0), poured }))
     }
 
     fn send(&self, parts: &[(u64, &[u8])]) {
@@ -104,7 +107,8 @@ impl Tap for Pour {
         match stream.as_mut().map(taken) {
             Some(Ok(Answer::Done)) => {
                 points::reach("leave-3");
-                poured.client = stream.take().map(Client::again);
+                let call = self.call.take();
+                poured.client = stream.take().map(|stream| Client::again(stream, call));
             }
             None => {}
             Some(Ok(Answer::Failed(why))) => poured.unfit = Some(why),

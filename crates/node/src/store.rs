@@ -5,6 +5,7 @@
 //! know the job's key; a file appears under its name when all of it is there.
 
 use crate::agent::lacks;
+use crate::calls::{Call, Calls};
 use crate::depot::{FetchOrder, Redirects};
 use crate::files;
 use crate::invited::{Invited, Token};
@@ -528,6 +529,8 @@ pub struct Client {
     talk: Talk,
     /// The job's, as long as files may come from where they are if that is not there.
     key: Option<Key>,
+    /// Ends it when the other is no member any more.
+    call: Option<Call>,
 }
 
 impl Client {
@@ -554,12 +557,34 @@ impl Client {
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
         let (stream, _) = own.secret.call(socket, &hello, Role::StoreServer)?;
         let key = Some(own.secret.key().clone());
-        Ok(Client { talk: Talk::with_capacity(AHEAD_BYTES, stream), key })
+        Ok(Client { talk: Talk::with_capacity(AHEAD_BYTES, stream), key, call: None })
+    }
+
+    /// The same; it ends when that node is no member any more.
+    pub fn connect_noted(
+        own: &Identity,
+        members: &Members,
+        node: u32,
+        calls: &Arc<Calls>,
+    ) -> Result<Client, StoreError> {
+        let epoch = || {
+            let members = members.lock().unwrap_or_else(PoisonError::into_inner);
+            members.iter().find(|(n, ..)| *n == node).map(|m| m.1)
+        };
+        let before = epoch().ok_or(StoreError::NoMember(node))?;
+        let mut client = Client::connect(own, members, node)?;
+        let call = calls.note((node, before), client.talk.get_ref().socket())?;
+        // What is heard of from now on ends it.
+        if epoch() != Some(before) {
+            return Err(StoreError::NoMember(node));
+        }
+        client.call = Some(call);
+        Ok(client)
     }
 
     /// Goes on with a conversation.
-    pub fn again(stream: Stream) -> Client {
-        Client { talk: Talk::with_capacity(AHEAD_BYTES, stream), key: None }
+    pub fn again(stream: Stream, call: Option<Call>) -> Client {
+        Client { talk: Talk::with_capacity(AHEAD_BYTES, stream), key: None, call }
     }
 
     /// Brings a file.
@@ -582,9 +607,13 @@ impl Client {
     }
 
     /// Begins to bring an image that is just being written. `None`: it is there.
-    pub fn pour(mut self, name: &str, key: Token) -> Result<Option<Stream>, StoreError> {
+    pub fn pour(
+        mut self,
+        name: &str,
+        key: Token,
+    ) -> Result<Option<(Stream, Option<Call>)>, StoreError> {
         // Nothing follows that might have been read ahead.
-        Ok(self.wants_poured(name, key)?.then(|| self.talk.into_inner()))
+        Ok(self.wants_poured(name, key)?.then(|| (self.talk.into_inner(), self.call)))
     }
 
     /// Whether a file is to be brought as images are that are just being written, or is there.

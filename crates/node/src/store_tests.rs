@@ -83,7 +83,8 @@ fn image_comes(encrypted: bool) {
     assert!(std::fs::read(there.path().join(name)).unwrap() == bytes);
     assert!(begin().unwrap().is_none(), "it is there");
     // One with a hole is as long as was said, one with too little is not.
-    let pour = |name: &str, key| Client::connect(&own, &members, 1).unwrap().pour(name, key);
+    let connect = || Client::connect(&own, &members, 1).unwrap();
+    let pour = |name: &str, key| connect().pour(name, key).map(|begun| begun.map(|b| b.0));
     let mut stream = pour("rank-1.gen-5", invite("rank-1.gen-5")).unwrap().unwrap();
     stream.write_all(&[&7u64.to_le_bytes()[..], &0u32.to_le_bytes()[..]].concat()).unwrap();
     assert!(receive::<Answer>(&mut stream).is_err());

@@ -50,9 +50,10 @@ impl Agent {
         let copy = self.ranks[rank as usize].copy.as_ref()?;
         let (to, key, poured) = (copy.partner?, copy.key?, Arc::clone(&copy.poured));
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
+        let calls = Arc::clone(&network.calls);
         let name = files::own_name(rank, generation);
         Some(Box::new(move || {
-            let client = Client::connect(&own, &members, to);
+            let client = Client::connect_noted(&own, &members, to, &calls);
             match client.and_then(|client| Pour::begin(client, &name, key, poured)) {
                 Ok(pour) => pour.map(|pour| Box::new(pour) as Box<dyn Tap>),
                 Err(error) => {

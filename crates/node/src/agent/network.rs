@@ -3,6 +3,7 @@
 
 use super::death::check_image;
 use super::{Agent, Msg};
+use crate::calls::Calls;
 use crate::files::{self, image_path, log_of};
 use crate::futex;
 use crate::ha::Watch;
@@ -38,6 +39,8 @@ pub(crate) struct Network {
     pub turned_away: Arc<TurnedAway>,
     /// Images that may come to its store while they are written.
     pub invited: Arc<Invited>,
+    /// What ranks that move are brought in, and copies of new images.
+    pub calls: Arc<Calls>,
     /// As they were told last.
     pub homes: Vec<u32>,
     pub links: Option<Links>,
@@ -170,6 +173,9 @@ impl Agent {
         let member = |p: &Peer| Member { node: p.node, epoch: p.epoch };
         let linked: Vec<_> = peers.iter().map(|p| (member(p), p.link)).collect();
         let members: Vec<Member> = peers.iter().map(member).collect();
+        let archive = network.archive.map(|(node, epoch, _)| (node, epoch));
+        let stays = |to| archive == Some(to) || peers.iter().any(|p| (p.node, p.epoch) == to);
+        network.calls.keep(stays);
         let routers = units::routing(&self.spec).all(self.spec.size, &members);
         if let Some(links) = &network.links {
             links.members(&linked);
@@ -226,6 +232,7 @@ impl Agent {
     ) {
         let Some(network) = &self.network else { return };
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
+        let calls = Arc::clone(&network.calls);
         let segment = Arc::clone(&self.segment);
         let fd = self.segment_fd.try_clone();
         let (images, path) = (self.place.images.clone(), self.image_file(rank, generation));
@@ -272,7 +279,8 @@ impl Agent {
                         Err(error) => tracing::warn!(rank, %error, "what poured is brought again"),
                     }
                 }
-                bring(&own, &members, &images, rank, generations, partner)
+                store::Client::connect_noted(&own, &members, partner, &calls)
+                    .and_then(|mut client| put_all(&mut client, &images, rank, generations))
                     .map_err(|e| NotThere::once(format!("its copy on node {partner}: {e}")))
             });
             let taken = Box::new(taken);
