@@ -9,6 +9,8 @@ what was intended.
 WITH_ITS_UNIT = ", with its unit"
 # How it is told that ranks come back that moved, or stood while others of their unit did.
 MOVED = ("moved from node", "as its unit moves")
+# How the leave of a node, or the move of its ranks, ends when nobody dies.
+ENDS = ("node-left", "node-vacated", "node-stays")
 # How it is told that all go back as some of them move: nobody computes anything again.
 STOOD = "to go on elsewhere where they stood"
 
@@ -35,12 +37,16 @@ class History:
         # that ranks began in, where one died of itself.
         self.fell, self.ended = set(), set()
         self.began_on, self.hurt = {}, set()
+        # Nodes that leave, or whose ranks move; and how often each has left, stayed, or been vacated.
+        self.moving, self.moved = set(), {}
         doomed = {}
         for event in events:
             kind, rank = event["event"], event["rank"]
             if kind in ("started", "restored"):
                 self.homes[rank] = event["node"]
                 self.began_on.setdefault(rank, History.unit_of(event["node"]))
+            if kind == "node-leaving" or kind == "node-lost" or kind in ENDS:
+                self.move(kind, event["node"])
             if kind == "node-lost" or (kind == "injected" and event["node"] is not None):
                 self.node(event, doomed)
             elif kind == "checkpointing":
@@ -79,6 +85,19 @@ class History:
                 self.stood = set(self.homes) if stands else set()
                 self.checkpointing.clear()
                 self.recovering.clear()
+
+    def move(self, kind, node):
+        """A node is to leave, or its ranks are to move; or that is over."""
+        if kind == "node-leaving":
+            self.moving.add(node)
+        else:
+            self.moving.discard(node)
+            self.moved[node] = self.moved.get(node, 0) + (kind in ENDS)
+
+    def in_move(self, later):
+        """Whether a move that is under way now was so until `later`, or ended by a loss: what was
+        killed in between was killed in it."""
+        return any(self.moved.get(n, 0) == later.moved.get(n, 0) for n in self.moving)
 
     def death(self, event):
         """A rank has died, of itself or with its unit."""

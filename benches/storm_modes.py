@@ -25,6 +25,7 @@ PLANS = {
     "logged, clusters, netns": "--nodes 4 --clusters 2 --netns",
     "logged, clusters, wan-only": "--nodes 4 --clusters 2 --wan-only",
     "logged, clusters, moves": "--nodes 6 --clusters 2 --migrate",
+    "logged, network, moves": "--network tests/net/storm.toml --migrate",
     "logged, moves": "--nodes 4 --spares 2 --migrate",
     "logged, halts": "--nodes 4 --spares 1 --suspend",
     "logged, all lost": "--nodes 4 --rollbacks",
@@ -44,6 +45,7 @@ PLANS = {
     "cluster, outside": "--ft cluster --nodes 4 --clusters 2 --copies outside",
     "cluster, vault": "--ft cluster --nodes 4 --spares 2 --clusters 2 --vault rs:2+1",
     "cluster, moves": "--ft cluster --nodes 6 --clusters 2 --migrate",
+    "cluster, network": "--network tests/net/storm.toml --ft cluster",
     "cluster, halts": "--ft cluster --nodes 4 --clusters 2 --suspend",
     "coordinated": "--ft coordinated",
     "coordinated, halts": "--ft coordinated --suspend",
@@ -73,7 +75,7 @@ def chosen(text):
 
 def cannot(words):
     """Why a plan cannot be run here, or None."""
-    if "--netns" in words and os.geteuid() != 0:
+    if ("--netns" in words or "--network" in words) and os.geteuid() != 0:
         return "network namespaces take root"
     if "--ha" in words and not shutil.which("etcd"):
         return "there is no etcd here (Debian: etcd-server)"
@@ -90,7 +92,6 @@ def shares(runs, names):
 def replicated(options):
     """An etcd of our own, and hosts that are this machine under other names; sets `options.place`,
     the arguments of `eyrie run`."""
-    options.place = []
     if not options.ha:
         yield
         return

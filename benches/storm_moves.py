@@ -6,6 +6,8 @@ whether a job may refuse what is asked for is the job's affair.
 
 from storm_nodes import live_nodes, takers
 
+# Events that tell how long a move took.
+MOVED = ("node-vacated", "node-left")
 # So many nodes stay when one leaves, and so many when a cluster does.
 LEAST_NODES = 3
 LEAST_OUTSIDE = 2

@@ -1,5 +1,5 @@
 """Node losses for `kill-storm --nodes`: which nodes may be lost together, and how they are lost; and
-links that are down for a moment (`--netns`), by which a node may be lost and need not be.
+links that are down for a moment (`--netns`, `--network`), by which a node may be lost and need not be.
 
 What it keeps true: without `--rollbacks` no node is lost together with all that hold what a recovery
 of it needs (images of its ranks, outcomes recorded on it), nor with its replica before all is whole
@@ -35,10 +35,14 @@ class Ring:
 
     nodes = clusters = 0
     outside = False
+    # The cluster of each node, if a network's description says so.
+    table = ()
 
     @classmethod
     def cluster(cls, node):
         """Of spares in turn."""
+        if cls.clusters and node < len(cls.table):
+            return cls.table[node]
         if node < cls.nodes:
             return node * cls.clusters // cls.nodes
         return (node - cls.nodes) % cls.clusters if cls.clusters else 0
@@ -110,8 +114,10 @@ def whole(record, events):
 class Losses:
     """The nodes of one job that are lost on purpose."""
 
-    def __init__(self, job, rng, options):
+    def __init__(self, job, rng, options, network=None):
         self.job, self.rng, self.options = job, rng, options
+        # Where links can be cut: the job's own network (`--netns`), or one that it is in.
+        self.network, self.may_cut = network, options.netns or network is not None
         self.killed = self.cut = self.routers = self.flapped = 0
         # The job when it was whole last, and what was lost since.
         self.base, self.recent = None, set()
@@ -178,7 +184,7 @@ class Losses:
 
     def lose(self, nodes, record, at_once=False):
         self.recent |= set(nodes)
-        links = (self.cut_off, self.flap) if self.options.netns else ()
+        links = (self.cut_off, self.flap) if self.may_cut else ()
         ways = (self.kill,) if at_once else (self.inject, self.kill, *links)
         done = self.rng.choice(ways)(nodes, record)
         routers = [n for n in nodes if record["nodes"][n]["state"] == "router"]
@@ -204,12 +210,19 @@ class Losses:
         self.killed += done
         return done
 
+    def links(self, nodes, record):
+        """The bridge's ends of the links of nodes, and what leads to the namespace they are in."""
+        if self.network is None:
+            enter = ["nsenter", "-t", str(record["daemon_pid"]), "-n"]
+            return enter, [f"eyr-{record['job']}-{node}" for node in nodes]
+        hosts = [record["nodes"][node]["address"].rsplit(":", 1)[0] for node in nodes]
+        return self.network.hub.enter, [self.network.ports[host] for host in hosts]
+
     def cut_off(self, nodes, record):
         """Sets the nodes' side of the bridge down: they run on, and nobody hears of them."""
         done = 0
-        for node in nodes:
-            link = f"eyr-{record['job']}-{node}"
-            enter = ["nsenter", "-t", str(record["daemon_pid"]), "-n"]
+        enter, links = self.links(nodes, record)
+        for link in links:
             command = [*enter, "ip", "link", "set", link, "down"]
             done += subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
         self.cut += done
@@ -220,13 +233,12 @@ class Losses:
         It is a process of its own, in the job's network, that sets them up again, also if the
         controller dies."""
         seconds = self.rng.uniform(*FLAP_S)
-        links = [f"eyr-{record['job']}-{node}" for node in nodes]
+        enter, links = self.links(nodes, record)
         down, up = self.rng.choice((("down", "up"), ("nomaster", "master {}")))
         of = r"$(ip -o link show {} | sed -n 's/.* master \([^ ]*\) .*/\1/p')"
         script = [f"b{n}={of.format(link)}" for n, link in enumerate(links)]
         script += [f"ip link set {link} {down}" for link in links] + [f"sleep {seconds:.3f}"]
         script += [f"ip link set {link} {up.format(f'$b{n}')}" for n, link in enumerate(links)]
-        enter = ["nsenter", "-t", str(record["daemon_pid"]), "-n"]
         command = [*enter, "sh", "-c", "; ".join(script)]
         self.flaps.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         self.flapped += len(nodes)

@@ -2,8 +2,9 @@
 
 The machines are network namespaces. In that of the controller there is a bridge for each cluster,
 which its hosts are joined to by veth pairs, with a token bucket if a rate is given; the first hosts
-of each two clusters are joined by a wide-area link (`wan.py`). No other host has a route to another
-cluster. Nothing has a name outside of these namespaces: all of it vanishes when this process ends.
+of each two clusters are joined by a wide-area link (`wan.py`), and no other host has a route to
+another cluster; or their routers are. Nothing has a name outside of these namespaces: all of it
+vanishes when this process ends.
 
     [clusters.east]
     hosts = 2
@@ -16,6 +17,7 @@ cluster. Nothing has a name outside of these namespaces: all of it vanishes when
     jitter_ms = 1       # more than that, evenly
     loss = 0.001
     mbit = 200          # one way
+    routers = true      # the link is between routers, over which all hosts reach the other cluster
 
 Addresses: 10.80.0.1 the controller in the first cluster, 10.80.0.2 ... its hosts; 10.81.0.1 ..."""
 
@@ -28,7 +30,10 @@ import tomllib
 from space import Space
 
 FIRST = 80
-KNOWN = {"clusters": {"hosts", "mbit", "far"}, "wan": {"delay_ms", "jitter_ms", "loss", "mbit"}}
+# A cluster's router, if it has one.
+ROUTER = 254
+WAN = {"delay_ms", "jitter_ms", "loss", "mbit", "routers"}
+KNOWN = {"clusters": {"hosts", "mbit", "far"}, "wan": WAN}
 
 
 class Wrong(Exception):
@@ -63,6 +68,8 @@ class Network:
         self.clusters, self.wan = read(text)
         self.stack = contextlib.ExitStack()
         self.hub, self.hosts, self.links = None, {}, {}
+        # The controller's end of each host's link.
+        self.ports = {}
         self.limited = []
 
     def __enter__(self):
@@ -92,14 +99,37 @@ class Network:
                 if cluster.get("far"):
                     for space, other in ((self.hub, address), (self.hosts[address], f"{net}.1")):
                         space.ip("route", "add", "unreachable", f"{other}/32")
-            firsts.append((number, f"{net}.2"))
+            routes = self.wan.get("routers")
+            firsts.append(self.router(number, bridge) if routes else self.first(number))
         for at, one in enumerate(firsts):
             for other in firsts[at + 1 :]:
                 self.link(one, other)
 
+    def first(self, number):
+        """The end of wide-area links that is a cluster's first host: its cluster, its namespace, its
+        address, and what is reached there."""
+        address = f"10.{FIRST + number}.0.2"
+        return number, self.hosts[address], address, address
+
+    def router(self, number, bridge):
+        """The end that is a router, which each host of the cluster takes to others."""
+        space, address = self.space(), f"10.{FIRST + number}.0.{ROUTER}"
+        self.hub.plug(f"port{number}", space)
+        self.hub.ip("link", "set", f"port{number}", "master", bridge, "up")
+        space.ip("address", "add", f"{address}/24", "dev", "eth0")
+        space.ip("link", "set", "eth0", "up")
+        space.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        nets = [f"10.{FIRST + other}.0.0/24" for other in range(len(self.clusters))]
+        own = nets.pop(number)
+        for host in (self.hosts[a] for a in self.hosts if a.startswith(own[:-4])):
+            for net in nets:
+                host.ip("route", "add", net, "via", address)
+        return number, space, address, own
+
     def join(self, address, port, bridge, mbit):
         """A host, and its link to its cluster."""
         host = self.hosts[address] = self.space()
+        self.ports[address] = port
         self.hub.plug(port, host)
         self.hub.ip("link", "set", port, "master", bridge, "up")
         host.ip("address", "add", f"{address}/24", "dev", "eth0")
@@ -117,9 +147,9 @@ class Network:
             space.run("tc", "qdisc", "del", "dev", device, "root")
 
     def link(self, one, other):
-        """The wide-area link between two first hosts."""
+        """The wide-area link between two ends."""
         ends = [(one, other), (other, one)]
-        devices = [(self.hosts[own[1]], f"wan{peer[0]}", own[1], peer[1]) for own, peer in ends]
+        devices = [(own[1], f"wan{peer[0]}", own[2], peer[3]) for own, peer in ends]
         tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wan.py")
         words = [word for space, device, *_ in devices for word in (space.path, device)]
         how = [str(self.wan.get(key, 0)) for key in ("delay_ms", "jitter_ms", "loss", "mbit")]
@@ -135,10 +165,16 @@ class Network:
 
     def set_link(self, one, other, state):
         """Sets the wide-area link between two clusters `down`, or `up` again."""
+        for command in self.commands(one, other, state):
+            subprocess.run(command, check=True)
+
+    def commands(self, one, other, state):
+        """What does that."""
         for space, device, own, peer in self.links[one, other]:
-            space.ip("link", "set", device, state)
+            yield [*space.enter, "ip", "link", "set", device, state]
             if state == "up":
-                space.ip("route", "replace", peer, "dev", device, "src", own)
+                route = ["ip", "route", "replace", peer, "dev", device, "src", own]
+                yield [*space.enter, *route]
 
     def host_file(self):
         """A file for `eyrie run --hosts`."""

@@ -212,6 +212,11 @@ def test_the_network_does_what_its_file_says():
             raise AssertionError(f"{text} is taken")
         except Wrong as problem:
             assert word in str(problem), problem
+    with Network(PAIR + "delay_ms = 5\nrouters = true\n") as network:
+        # From a host that is not the first.
+        assert not no_way(network, "10.80.0.3", "10.81.0.2")
+        took, _ = measured(network.hosts["10.80.0.3"], network.hosts["10.81.0.2"])
+        assert took >= 0.01, took
     with Network(PAIR + "delay_ms = 20\nmbit = 50\n") as network:
         ends = network.hosts["10.80.0.2"], network.hosts["10.81.0.2"]
         took, rate = measured(*ends)
