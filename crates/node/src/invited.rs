@@ -2,12 +2,13 @@
 //! for this one and gave to the two ends only.
 //!
 //! Kept true: a key lets one image in, each of its files once; who has another key, or comes again
-//! with it, is refused, whoever he is; of each rank there is the key of its newest image only, so
+//! with it, is refused, whoever he is, unless he brings more of a file while it comes; of each rank there is the key of its newest image only, so
 //! that what is known stays little, and no key is forgotten that is in use.
 
 use crate::files::Named;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a caller waits until the controller's word of him is here.
@@ -22,8 +23,8 @@ pub type Token = [u8; 32];
 struct Entry {
     generation: u32,
     token: Token,
-    /// Files of it that came.
-    came: BTreeSet<String>,
+    /// Files of it that came, or come.
+    came: BTreeMap<String, Weak<File>>,
 }
 
 /// The images that may come, by rank: one is begun when that before it has come, or never will.
@@ -41,7 +42,7 @@ impl Invited {
     /// This image of a rank may come, with this key.
     pub fn invite(&self, rank: u32, generation: u32, token: Token) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(rank, Entry { generation, token, came: BTreeSet::new() });
+        all.insert(rank, Entry { generation, token, came: BTreeMap::new() });
         self.more.notify_all();
     }
 
@@ -58,7 +59,7 @@ impl Invited {
             if let Some(entry) = known {
                 return is_same(&entry.token, token)
                     && entry.came.len() < MAX_FILES
-                    && entry.came.insert(name.to_string());
+                    && entry.came.insert(name.to_string(), Weak::new()).is_none();
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -67,6 +68,24 @@ impl Invited {
             let woken = self.more.wait_timeout(all, left);
             all = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+impl Invited {
+    /// This file, which was let in, comes from now on, as long as it is held.
+    pub fn comes(&self, named: Named, name: &str, file: &Arc<File>) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = all.get_mut(&named.rank).filter(|e| e.generation == named.generation);
+        if let Some(known) = entry.and_then(|entry| entry.came.get_mut(name)) {
+            *known = Arc::downgrade(file);
+        }
+    }
+
+    /// A file that comes, to whoever brings more of it with its key.
+    pub fn coming(&self, named: Named, name: &str, token: &Token) -> Option<Arc<File>> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = all.get(&named.rank).filter(|e| e.generation == named.generation)?;
+        entry.came.get(name).filter(|_| is_same(&entry.token, token))?.upgrade()
     }
 }
 
@@ -116,6 +135,24 @@ mod tests {
         assert!((0..300).all(|rank| admit(&format!("rank-{rank}.gen-17"), 17)));
         assert!(!admit("rank-7.gen-16", 16), "there is a newer one");
         assert_eq!(invited.all.lock().unwrap().len(), 300);
+    }
+
+    #[test]
+    fn more_of_a_file_comes_by_its_key_while_it_comes() {
+        let (invited, name) = (Invited::default(), "rank-0.gen-1");
+        let file = Arc::new(File::open("/dev/null").unwrap());
+        let named = parse(name).unwrap();
+        let coming = |token: u8| invited.coming(named, name, &[token; 32]).is_some();
+        invited.invite(0, 1, [1; 32]);
+        invited.comes(named, name, &file);
+        assert!(!coming(1), "it was not let in");
+        assert!(admit(&invited, name, 1, Duration::ZERO));
+        assert!(!coming(1), "it has not begun");
+        invited.comes(named, name, &file);
+        assert!(coming(1) && !coming(2));
+        assert!(!admit(&invited, name, 1, Duration::ZERO), "a second time");
+        drop(file);
+        assert!(!coming(1), "it has come");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod invited;
 mod job;
 pub mod join;
 pub mod keeper;
+mod lanes;
 mod line;
 mod loans;
 mod lock;

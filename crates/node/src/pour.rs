@@ -2,15 +2,16 @@
 //! The images of child processes, of which that of their parent tells, come behind it.
 //!
 //! Parts come in any order: where each belongs (u64), how long it is (u32, not 0), its bytes; all
-//! numbers little endian. Behind the last stands the length of the file, and 0.
+//! numbers little endian. Behind the last stands the length of the file, and 0. Where the other node
+//! is far parts come by several connections (`lanes`).
 //!
 //! Kept true: the file appears under its name when all of it has come, and only if that is as long
 //! as was said, and its process could run there, with the files that it needs; an image that cannot
 //! be brought does no harm to the one that is written here.
 
-use crate::calls::Call;
 use crate::files::{self, Named, Part};
-use crate::invited::Token;
+use crate::invited::{Invited, Token};
+use crate::lanes::{HEAD_BYTES, Lanes, MAX_PART_BYTES, Open, head};
 use crate::points;
 use crate::reap;
 use crate::store::{
@@ -28,19 +29,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Most bytes of a part.
-const MAX_PART_BYTES: usize = 4 << 20;
 /// Most images that are remembered to be right.
 const MAX_VERIFIED: usize = 1 << 12;
-/// Bytes before each part.
-const HEAD_BYTES: usize = 12;
 
 /// The sending end.
 pub struct Pour {
-    /// `None`: the connection broke, and what is written here is to be brought again.
-    stream: Mutex<Option<Stream>>,
-    /// Ends it when the other is no member any more.
-    call: Option<Call>,
+    lanes: Lanes,
     bytes: AtomicU64,
     poured: Poured,
 }
@@ -57,13 +51,6 @@ pub struct Outcome {
 /// It is known when the image is written.
 pub type Poured = Arc<Mutex<Outcome>>;
 
-fn head(at: u64, length: usize) -> [u8; HEAD_BYTES] {
-    let mut head = [0; HEAD_BYTES];
-    head[..8].copy_from_slice(&at.to_le_bytes());
-    head[8..].copy_from_slice(&(length as u32).to_le_bytes());
-    head
-}
-
 impl Pour {
     /// Begins to bring the image `name`. `None`: it is there.
     pub fn begin(
@@ -72,48 +59,36 @@ impl Pour {
         key: Token,
         poured: Poured,
     ) -> Result<Option<Pour>, StoreError> {
-        let Some((stream, call)) = client.pour(name, key)? else { return Ok(None) };
-        let stream = Mutex::new(Some(stream));
-        Ok(Some(Pour { stream, call, bytes: AtomicU64::new(0), poured }))
+        let Some(way) = client.pour(name, key)? else { return Ok(None) };
+        let lanes = Lanes::new(way)?;
+        Ok(Some(Pour { lanes, bytes: AtomicU64::new(0), poured }))
     }
 
-    fn send(&self, parts: &[(u64, &[u8])]) {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(socket) = stream.as_mut() else { return };
-        let part = |(at, bytes): &(u64, &[u8])| -> std::io::Result<()> {
-            socket.write_all(&head(*at, bytes.len()))?;
-            socket.write_all(bytes)
-        };
-        if let Err(error) = parts.iter().try_for_each(part) {
-            tracing::warn!(%error, "an image is not brought while it is written");
-            *stream = None;
-        }
+    /// Brings it by several connections, if that pays; so many images go at the same time.
+    pub fn widen(&self, together: usize, open: Open) {
+        self.lanes.widen(together, open);
     }
 }
 
 impl Tap for Pour {
     fn put(&self, bytes: &[u8], at: u64) {
         self.bytes.fetch_max(at + bytes.len() as u64, Ordering::Relaxed);
-        for (n, part) in bytes.chunks(MAX_PART_BYTES).enumerate() {
-            self.send(&[(at + (n * MAX_PART_BYTES) as u64, part)]);
-        }
+        self.lanes.put(bytes, at);
     }
 
     fn finish(&mut self, header: &[u8]) {
         self.put(header, 0);
-        self.send(&[(self.bytes.load(Ordering::Relaxed), &[])]);
-        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let length = self.bytes.load(Ordering::Relaxed);
+        let Some((mut stream, call)) = self.lanes.finish(length) else { return };
         let mut poured = self.poured.lock().unwrap_or_else(PoisonError::into_inner);
-        match stream.as_mut().map(taken) {
-            Some(Ok(Answer::Done)) => {
+        match taken(&mut stream) {
+            Ok(Answer::Done) => {
                 points::reach("leave-3");
-                let call = self.call.take();
-                poured.client = stream.take().map(|stream| Client::again(stream, call));
+                poured.client = Some(Client::again(stream, call));
             }
-            None => {}
-            Some(Ok(Answer::Failed(why))) => poured.unfit = Some(why),
-            Some(Ok(_)) => tracing::warn!("an image is not taken by the other node"),
-            Some(Err(error)) => tracing::warn!(%error, "an image is not taken by the other node"),
+            Ok(Answer::Failed(why)) => poured.unfit = Some(why),
+            Ok(_) => tracing::warn!("an image is not taken by the other node"),
+            Err(error) => tracing::warn!(%error, "an image is not taken by the other node"),
         }
     }
 }
@@ -211,6 +186,7 @@ pub fn take(
     folder: &Path,
     name: &str,
     job: (&str, &[String]),
+    invited: &Invited,
     still: impl FnOnce() -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let named = files::parse(name).ok_or(StoreError::Protocol)?;
@@ -219,7 +195,14 @@ pub fn take(
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
-        take_parts(talk, &file)?;
+        let file = Arc::new(file);
+        invited.comes(named, name, &file);
+        send(talk.get_mut(), &Answer::Go(0))?;
+        if take_parts(talk, &file)? != file.metadata()?.len() {
+            return Err(StoreError::Protocol);
+        }
+        // Whoever brings more of it has not said that all of that was there.
+        Arc::try_unwrap(file).map_err(|_| StoreError::Protocol)?;
         still()?;
         match unfit(&unborn, named, job)? {
             Some(why) => Ok(Err(why)),
@@ -268,7 +251,18 @@ pub fn was_verified(identity: &[u8; 16]) -> bool {
     VERIFIED.lock().unwrap_or_else(PoisonError::into_inner).remove(identity)
 }
 
-fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
+/// Takes parts of an image that comes by another connection as well, until all that come by this
+/// one are there.
+pub fn take_beside(talk: &mut Talk, file: Arc<File>) -> Result<(), StoreError> {
+    send(talk.get_mut(), &Answer::Go(0))?;
+    take_parts(talk, &file)?;
+    // Before the word that lets the image be whole.
+    drop(file);
+    send(talk.get_mut(), &Answer::Done)
+}
+
+/// Takes parts. Returns the length that stands behind the last.
+fn take_parts(talk: &mut Talk, file: &File) -> Result<u64, StoreError> {
     let mut buffer = vec![0; COPY_BYTES];
     loop {
         let mut head = [0; HEAD_BYTES];
@@ -277,8 +271,7 @@ fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
         let mut at = at.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
         if length == 0 {
-            let whole = file.metadata()?.len() == at;
-            return if whole { Ok(()) } else { Err(StoreError::Protocol) };
+            return Ok(at);
         }
         let end = at.checked_add(length as u64).filter(|end| *end <= MAX_FILE_BYTES);
         let end = end.filter(|_| length <= MAX_PART_BYTES).ok_or(StoreError::Protocol)?;

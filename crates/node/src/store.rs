@@ -61,6 +61,8 @@ enum Ask {
     /// Take this image, which is just being written, unless it is there (`pour`), by this key
     /// (`invited`).
     Pour { name: String, key: Token },
+    /// Take more of this image, which comes by another connection, by the same key.
+    Beside { name: String, key: Token },
     /// Take so many bytes, which follow, and leave them: how fast is the way here?
     Probe { bytes: u32 },
     /// The gateway of this node's cluster is there now.
@@ -330,21 +332,33 @@ fn converse(
                 of_image(talk.get_mut(), &name)?;
                 let named = files::parse(&name).ok_or(StoreError::Protocol)?;
                 if !invited.admit(named, &name, &key) {
-                    let text = StoreError::Uninvited.to_string();
-                    send(talk.get_mut(), &Answer::Failed(text))?;
-                    return Err(StoreError::Uninvited);
+                    return uninvited(talk.get_mut());
                 }
                 if folder.join(&name).exists() {
                     send(talk.get_mut(), &Answer::Done)?;
                 } else {
-                    send(talk.get_mut(), &Answer::Go(0))?;
                     let still = || admit(members, caller);
-                    pour::take(&mut talk, folder, &name, (&own.job, &ignored), still)?;
+                    let job = (&own.job[..], &ignored[..]);
+                    pour::take(&mut talk, folder, &name, job, &invited, still)?;
+                }
+            }
+            Ask::Beside { name, key } => {
+                of_image(talk.get_mut(), &name)?;
+                let named = files::parse(&name).ok_or(StoreError::Protocol)?;
+                match invited.coming(named, &name, &key) {
+                    Some(file) => pour::take_beside(&mut talk, file)?,
+                    None => return uninvited(talk.get_mut()),
                 }
             }
             ask => of_vault(&mut talk, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
         }
     }
+}
+
+/// Turns away who brings an image without a key for that.
+fn uninvited(stream: &mut Stream) -> Result<(), StoreError> {
+    send(stream, &Answer::Failed(StoreError::Uninvited.to_string()))?;
+    Err(StoreError::Uninvited)
 }
 
 /// An error unless the caller is a member in this very incarnation.
@@ -449,9 +463,7 @@ fn of_vault(talk: &mut Talk, visit: &mut Visit, ask: Ask) -> Result<(), StoreErr
             let taken = copy(&mut Read::by_ref(talk).take(bytes), &mut io::sink())?;
             send(talk.get_mut(), &Answer::Go(taken))
         }
-        Ask::Put { .. } | Ask::Get { .. } | Ask::Pour { .. } | Ask::Gateway { .. } => {
-            Err(StoreError::Protocol)
-        }
+        _ => Err(StoreError::Protocol),
     }
 }
 
@@ -614,6 +626,16 @@ impl Client {
     ) -> Result<Option<(Stream, Option<Call>)>, StoreError> {
         // Nothing follows that might have been read ahead.
         Ok(self.wants_poured(name, key)?.then(|| (self.talk.into_inner(), self.call)))
+    }
+
+    /// Begins to bring more of such an image, beside the connection by which it comes.
+    pub fn beside(mut self, name: &str, key: Token) -> Result<Stream, StoreError> {
+        send(self.talk.get_mut(), &Ask::Beside { name: name.to_string(), key })?;
+        match receive(&mut self.talk)? {
+            Answer::Go(_) => Ok(self.talk.into_inner()),
+            Answer::Failed(text) => Err(StoreError::Refused(text)),
+            _ => Err(StoreError::Protocol),
+        }
     }
 
     /// Whether a file is to be brought as images are that are just being written, or is there.

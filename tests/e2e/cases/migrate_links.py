@@ -4,9 +4,12 @@ the way, or that of the source to all; and what `eyrie drain --deadline` says of
 Root only: elsewhere these tests are told as not run."""
 
 import contextlib
+import os
+import re
 import tempfile
 
 from drain import drain
+from harness import example, run_to_end
 from hosts import Hosted, shell
 from migrate import Asking, homes, is_spare
 from netns import needs_root
@@ -17,6 +20,10 @@ from nodes import Points, expected
 SLOW = "[clusters.all]\nhosts = 3\nmbit = 8\n"
 
 
+# The third, first of its cluster, is far from the first; from the second there is a short way.
+FAR = "[clusters.here]\nhosts = 2\n[clusters.there]\nhosts = 1\n[wan]\ndelay_ms = 10\n"
+# Keys that no compression makes small: more than what goes by one connection anyhow.
+MUCH = ["--log2", "24", "--iterations", "4", "--progress"]
 # No more than what a program sends.
 FAST = "[clusters.all]\nhosts = 3\n"
 
@@ -26,16 +33,15 @@ class PointedHosted(Points, Hosted):
 
 
 @contextlib.contextmanager
-def over(name, network=SLOW, make=Hosted):
+def over(name, network=SLOW, make=Hosted, **more):
     """A job on two hosts of a network, and its third as a spare."""
-    expected(name)
     needs_root()
     with Network(network) as net, shell(net.remote_shell()) as rsh:
         with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(net.host_file().replace(" cluster=all", ""))
+            file.write(re.sub(" cluster=.*", "", net.host_file()))
             file.flush()
             how = dict(hosts=file.name, address=None, wrap=net.hub.enter, ckpt_every=3600)
-            with make(name, rsh, ["--spares", "1"], **how) as job:
+            with make(name, rsh, ["--spares", "1"], **how, **more) as job:
                 yield net, job
 
 
@@ -64,6 +70,7 @@ def nobody_died(job):
 def test_the_link_between_source_and_target_dies():
     """Nothing moves while it is down, and the ranks go on where they are; when it is back they move.
     It is slow for the images to be on the way when it dies, and afterwards nothing hangs on that."""
+    expected("heat")
     with over("heat") as (network, job):
         job.wait_running(4)
         source, target = "10.80.0.3", "10.80.0.4"
@@ -92,6 +99,7 @@ def dies_at(point):
     """The link between source and target, when the ranks stand with their last images: at leave-5
     these are not there yet, at leave-6 they are, and nothing but the controller's word is missing."""
     source, target = "10.80.0.3", "10.80.0.4"
+    expected("farm")
     with over("farm", FAST, PointedHosted) as (network, job):
         record = job.wait_running(4)
         job.arm(point)
@@ -130,6 +138,7 @@ def test_the_link_dies_when_the_last_images_are_there():
 
 def test_the_link_of_the_source_dies():
     """To everybody: it is lost, and its ranks come back where they were to go."""
+    expected("farm")
     with over("farm") as (network, job):
         job.wait_running(4)
         source, target = "10.80.0.3", "10.80.0.4"
@@ -148,6 +157,7 @@ def test_the_link_of_the_source_dies():
 def test_a_deadline_that_the_link_cannot_meet_is_told_at_once():
     """By what images have taken over it; what is not out in time comes back from the newest ones. One
     rank after the other is stopped, so that they do not share the link."""
+    expected("heat")
     with over("heat") as (_, job):
         job.wait_running(4)
         job.eyrie("checkpoint", "last")
@@ -164,3 +174,31 @@ def test_a_deadline_that_the_link_cannot_meet_is_told_at_once():
             job.wait_event("restored", rank=rank)
         job.ends_as("heat")
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def by_several(job, node):
+    """Of each image of which a node says so: by how many connections it went."""
+    path = os.path.join(job.folder(), f"host-{node}.log")
+    with open(path) as file:
+        return [int(n) for n in re.findall(r"an image goes by (\d+) connections", file.read())]
+
+
+def test_images_go_far_by_several_connections():
+    """Two ranks at once, four connections each, as a round trip takes 20 ms."""
+    code, want, err = run_to_end(example("sort") + MUCH)
+    assert code == 0 and "checksum" in want, (code, want, err)
+    with over("sort", FAR, sizes=MUCH) as (network, job):
+        network.hub.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        network.hosts["10.80.0.3"].ip("route", "add", "10.81.0.0/24", "via", "10.80.0.1")
+        network.hosts["10.81.0.2"].ip("route", "add", "10.80.0.3/32", "via", "10.81.0.1")
+        job.wait_running(4)
+        job.eyrie("migrate", "last", "--from", "10.80.0.2", "--to", "10.81.0.2")
+        assert homes(job) == [2, 2, 1, 1], job.status()
+        counts = by_several(job, 0)
+        assert counts and set(counts) == {4}, counts
+        job.let_end()
+        assert job.wait() == 0 and job.stdout() == want, job.report()
+        job.settle()
+        assert not job.left_over(), job.left_over()
+        nobody_died(job)
+        assert not any(n["uninvited"] for n in (job.record or {}).get("nodes", [])), job.record

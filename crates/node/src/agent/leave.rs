@@ -52,9 +52,18 @@ impl Agent {
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
         let calls = Arc::clone(&network.calls);
         let name = files::own_name(rank, generation);
+        let together = network.homes.iter().filter(|home| **home == own.node).count();
         Some(Box::new(move || {
-            let client = Client::connect_noted(&own, &members, to, &calls);
-            match client.and_then(|client| Pour::begin(client, &name, key, poured)) {
+            let connect = move || Client::connect_noted(&own, &members, to, &calls);
+            let pour = connect().and_then(|client| {
+                let pour = Pour::begin(client, &name, key, poured)?;
+                pour.iter().for_each(|pour| {
+                    let (connect, name) = (connect.clone(), name.clone());
+                    pour.widen(together, Box::new(move || connect()?.beside(&name, key)));
+                });
+                Ok(pour)
+            });
+            match pour {
                 Ok(pour) => pour.map(|pour| Box::new(pour) as Box<dyn Tap>),
                 Err(error) => {
                     tracing::warn!(rank, to, %error, "an image is brought when it is written");
