@@ -2,8 +2,9 @@
 //! for this one and gave to the two ends only.
 //!
 //! Kept true: a key lets one image in, each of its files once; who has another key, or comes again
-//! with it, is refused, whoever he is, unless he brings more of a file while it comes; of each rank there is the key of its newest image only, so
-//! that what is known stays little, and no key is forgotten that is in use.
+//! with it, is refused, whoever he is, unless he brings more of a file while it comes; of each rank
+//! there is the key of its newest image only, so that what is known stays little, and no key is
+//! forgotten that is in use.
 
 use crate::files::Named;
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 //! The images of child processes, of which that of their parent tells, come behind it.
 //!
 //! Parts come in any order: where each belongs (u64), how long it is (u32, not 0), its bytes; all
-//! numbers little endian. Behind the last stands the length of the file, and 0. Where the other node
-//! is far parts come by several connections (`lanes`).
+//! numbers little endian. Behind the last stands the length of the file, and 0. Where the other
+//! node is far parts come by several connections (`lanes`).
 //!
 //! Kept true: the file appears under its name when all of it has come, and only if that is as long
 //! as was said, and its process could run there, with the files that it needs; an image that cannot

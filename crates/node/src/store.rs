@@ -7,7 +7,7 @@
 use crate::agent::lacks;
 use crate::calls::{Call, Calls};
 use crate::depot::{FetchOrder, Redirects};
-use crate::files;
+use crate::files::{self, Named};
 use crate::invited::{Invited, Token};
 use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
@@ -329,8 +329,7 @@ fn converse(
                 }
             }
             Ask::Pour { name, key } => {
-                of_image(talk.get_mut(), &name)?;
-                let named = files::parse(&name).ok_or(StoreError::Protocol)?;
+                let named = of_image(talk.get_mut(), &name)?;
                 if !invited.admit(named, &name, &key) {
                     return uninvited(talk.get_mut());
                 }
@@ -338,13 +337,11 @@ fn converse(
                     send(talk.get_mut(), &Answer::Done)?;
                 } else {
                     let still = || admit(members, caller);
-                    let job = (&own.job[..], &ignored[..]);
-                    pour::take(&mut talk, folder, &name, job, &invited, still)?;
+                    pour::take(&mut talk, folder, &name, (&own.job, &ignored), &invited, still)?;
                 }
             }
             Ask::Beside { name, key } => {
-                of_image(talk.get_mut(), &name)?;
-                let named = files::parse(&name).ok_or(StoreError::Protocol)?;
+                let named = of_image(talk.get_mut(), &name)?;
                 match invited.coming(named, &name, &key) {
                     Some(file) => pour::take_beside(&mut talk, file)?,
                     None => return uninvited(talk.get_mut()),
@@ -398,10 +395,10 @@ pub fn tell_gateway(
     }
 }
 
-/// An error unless `name` is that of an image.
-fn of_image(stream: &mut Stream, name: &str) -> Result<(), StoreError> {
-    if files::parse(name).is_some() {
-        return Ok(());
+/// What `name` says; an error unless it is that of an image.
+fn of_image(stream: &mut Stream, name: &str) -> Result<Named, StoreError> {
+    if let Some(named) = files::parse(name) {
+        return Ok(named);
     }
     send(stream, &Answer::Failed(format!("'{name}' is no name of an image")))?;
     Err(StoreError::Protocol)
