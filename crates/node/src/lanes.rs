@@ -229,11 +229,9 @@ impl Lanes {
 }
 
 /// Has each tell that it has taken all that went by it.
-fn all_there(streams: &mut [Stream]) -> Result<(), StoreError> {
-    streams
-        .iter_mut()
-        .try_for_each(|stream| Ok::<_, StoreError>(stream.write_all(&head(0, 0))?))?;
-    streams.iter_mut().try_for_each(|stream| match receive(stream)? {
+fn all_there(ways: &mut [Way]) -> Result<(), StoreError> {
+    ways.iter_mut().try_for_each(|(stream, _)| stream.write_all(&head(0, 0)))?;
+    ways.iter_mut().try_for_each(|(stream, _)| match receive(stream)? {
         Answer::Done => Ok(()),
         Answer::Failed(why) => Err(StoreError::Refused(why)),
         _ => Err(StoreError::Protocol),

@@ -28,8 +28,8 @@ fn bring(encrypted: bool, bytes: &[u8], harm: impl FnOnce(&Lanes)) -> (Option<Ve
     let key = Key::new().unwrap().0;
     invited.invite(1, 4, key);
     let connect = move || Client::connect(&own, &members, 1);
-    let stream = connect().unwrap().pour(NAME, key).unwrap().unwrap();
-    let mut lanes = Lanes::new(stream).unwrap();
+    let first = connect().unwrap().pour(NAME, key).unwrap().unwrap();
+    let mut lanes = Lanes::new(first).unwrap();
     lanes.widen_to(3, 1, Duration::ZERO, Box::new(move || connect()?.beside(NAME, key)));
     let parts: Vec<(usize, &[u8])> = bytes.chunks(4096).enumerate().collect();
     let put = |(n, part): &(usize, &[u8])| lanes.put(part, 4096 * *n as u64);
@@ -43,7 +43,7 @@ fn bring(encrypted: bool, bytes: &[u8], harm: impl FnOnce(&Lanes)) -> (Option<Ve
     harm(&lanes);
     rest.iter().for_each(put);
     let first = lanes.finish(bytes.len() as u64);
-    let done = first.is_some_and(|mut s| matches!(receive::<Answer>(&mut s), Ok(Answer::Done)));
+    let done = first.is_some_and(|mut s| matches!(receive::<Answer>(&mut s.0), Ok(Answer::Done)));
     (std::fs::read(there.path().join(NAME)).ok(), done)
 }
 
@@ -79,9 +79,9 @@ fn an_image_to_which_somebody_still_adds_is_not_whole() {
     invited.invite(1, 4, key);
     assert!(refused(key), "it does not come yet");
     let bytes = image_of_a_process();
-    let mut first = connect().pour(NAME, key).unwrap().unwrap();
+    let (mut first, _) = connect().pour(NAME, key).unwrap().unwrap();
     assert!(refused([0; 32]), "another key");
-    let mut beside = connect().beside(NAME, key).unwrap();
+    let (mut beside, _) = connect().beside(NAME, key).unwrap();
     first.write_all(&head(0, bytes.len())).unwrap();
     first.write_all(&bytes).unwrap();
     first.write_all(&head(bytes.len() as u64, 0)).unwrap();

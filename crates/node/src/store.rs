@@ -9,6 +9,7 @@ use crate::calls::{Call, Calls};
 use crate::depot::{FetchOrder, Redirects};
 use crate::files::{self, Named};
 use crate::invited::{Invited, Token};
+use crate::lanes::Way;
 use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
 use eyrie_control::auth::{AuthError, Hello, Key, Role};
@@ -616,20 +617,16 @@ impl Client {
     }
 
     /// Begins to bring an image that is just being written. `None`: it is there.
-    pub fn pour(
-        mut self,
-        name: &str,
-        key: Token,
-    ) -> Result<Option<(Stream, Option<Call>)>, StoreError> {
+    pub fn pour(mut self, name: &str, key: Token) -> Result<Option<Way>, StoreError> {
         // Nothing follows that might have been read ahead.
         Ok(self.wants_poured(name, key)?.then(|| (self.talk.into_inner(), self.call)))
     }
 
     /// Begins to bring more of such an image, beside the connection by which it comes.
-    pub fn beside(mut self, name: &str, key: Token) -> Result<Stream, StoreError> {
+    pub fn beside(mut self, name: &str, key: Token) -> Result<Way, StoreError> {
         send(self.talk.get_mut(), &Ask::Beside { name: name.to_string(), key })?;
         match receive(&mut self.talk)? {
-            Answer::Go(_) => Ok(self.talk.into_inner()),
+            Answer::Go(_) => Ok((self.talk.into_inner(), self.call)),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
             _ => Err(StoreError::Protocol),
         }

@@ -196,9 +196,9 @@ def test_images_go_far_by_several_connections():
         assert homes(job) == [2, 2, 1, 1], job.status()
         counts = by_several(job, 0)
         assert counts and set(counts) == {4}, counts
+        assert not any(n["uninvited"] for n in job.status()["nodes"]), job.status()
         job.let_end()
         assert job.wait() == 0 and job.stdout() == want, job.report()
         job.settle()
         assert not job.left_over(), job.left_over()
         nobody_died(job)
-        assert not any(n["uninvited"] for n in (job.record or {}).get("nodes", [])), job.record
