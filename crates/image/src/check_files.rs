@@ -72,6 +72,7 @@ fn target(state: &State, target: &Target) -> bool {
             t.termios.len() == TERMIOS_BYTES && t.flags & !terminal::ALL == 0
         }
         Target::Process { pid } => *pid > 0,
+        Target::Relative { pid } => *pid >= 0,
         Target::Event { .. } | Target::Signals { .. } => true,
     }
 }

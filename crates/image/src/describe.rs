@@ -41,7 +41,8 @@ pub fn target(state: &State, target: &Target) -> (&'static str, String) {
         Target::Poll { items } => ("epoll", format!("watches {} files", items.len())),
         Target::Orphan { orphan } => ("memory", self::orphan_name(state, *orphan)),
         Target::Inotify { watches } => ("inotify", format!("watches {} paths", watches.len())),
-        Target::Process { pid } => ("process", pid.to_string()),
+        Target::Relative { pid: 0 } => ("process", "collected".into()),
+        Target::Process { pid } | Target::Relative { pid } => ("process", pid.to_string()),
         #[allow(unreachable_patterns, reason = "formats to come may know more")]
         _ => ("other", String::new()),
     }

@@ -9,6 +9,7 @@ use crate::agent::Agent;
 use crate::between::Between;
 use crate::cost::MAX_COPY_BYTES;
 use crate::error::CaptureError;
+use crate::freeze::Frozen;
 use crate::inet::Patience;
 use crate::lend::{self, Lender};
 use crate::locks;
@@ -18,7 +19,7 @@ use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
 use crate::trace::Tracee;
 use crate::until::Stand;
-use crate::{counters, epoll, inotify, pipes, sockets, terminals, tree};
+use crate::{counters, epoll, inotify, pidfds, pipes, sockets, terminals, tree};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -113,6 +114,11 @@ impl Open {
         String::from_utf8_lossy(&self.link).into_owned()
     }
 
+    /// Whether others see that it is open.
+    fn is_more_than_content(&self) -> bool {
+        self.is_socket() || self.is_pipe() || self.link.starts_with(b"anon_inode:")
+    }
+
     fn is_stream(&self) -> bool {
         match self.kind() {
             libc::S_IFIFO | libc::S_IFSOCK => true,
@@ -141,6 +147,8 @@ pub struct Known {
     pub between: Arc<Between>,
     /// For what is in flight.
     pub patience: Patience,
+    /// All processes that have a place in the images, also those that have ended.
+    pub processes: BTreeSet<libc::pid_t>,
 }
 
 /// All that a family of frozen processes has open.
@@ -195,6 +203,13 @@ fn opened(
 }
 
 impl Survey {
+    /// Looks at what a frozen process and its descendants have open.
+    pub fn of_family(frozen: &Frozen) -> Result<Survey, CaptureError> {
+        let mut survey = Survey::of(&frozen.pids(), &frozen.left_out, &frozen.between)?;
+        survey.known.processes.extend(frozen.all_ended());
+        Ok(survey)
+    }
+
     /// Looks at the processes `pids`, which must stand still. Sockets with the inodes `left_out`
     /// are as if they were not there; those of `between` were looked at before.
     pub fn of(
@@ -213,7 +228,8 @@ impl Survey {
         number(&mut all);
         let family = Rc::new(RefCell::new(pids.to_vec()));
         let between = Arc::clone(between);
-        let known = Known { named: Named::of(pids, &all)?, between, ..Known::default() };
+        let (named, processes) = (Named::of(pids, &all)?, pids.iter().copied().collect());
+        let known = Known { named, between, processes, ..Known::default() };
         let (orphans, room, called_off) = (BTreeSet::new(), MAX_COPY_BYTES, None);
         let stand = Stand::default();
         Ok(Survey { family, orphans, room, called_off, stand, all, known })
@@ -229,9 +245,10 @@ impl Survey {
         table(pid, &self.all, orphans, &mut self.known)
     }
 
-    /// There is a twin of a process. It closes its sockets: as long as it had them, who is at
-    /// their other ends would not see that the process closes them, and their addresses would stay
-    /// taken when that has died.
+    /// There is a twin of a process. It closes its sockets, pipes, pidfds and the like: as long as
+    /// it had them, who is at their other ends would not see that the process closes them, their
+    /// addresses would stay taken when that has died, and an epoll instance would go on watching
+    /// what the process has closed.
     pub fn twin(
         &self,
         pid: libc::pid_t,
@@ -240,9 +257,9 @@ impl Survey {
     ) -> Result<Agent, CaptureError> {
         self.family.borrow_mut().push(twin);
         let agent = agent.of_twin(Tracee(twin));
-        let sockets = self.all.iter().filter(|o| o.pid == pid && o.is_socket());
-        let sockets: Vec<u32> = sockets.map(|o| o.fd).collect();
-        for run in sockets.chunk_by(|a, b| a + 1 == *b) {
+        let closed = self.all.iter().filter(|o| o.pid == pid && o.is_more_than_content());
+        let closed: Vec<u32> = closed.map(|o| o.fd).collect();
+        for run in closed.chunk_by(|a, b| a + 1 == *b) {
             let (first, last) = (u64::from(run[0]), u64::from(run[run.len() - 1]));
             agent.call(libc::SYS_close_range, &[first, last, 0])?;
         }
@@ -363,7 +380,7 @@ fn target(
         return Ok(Target::Segment { name });
     }
     if let Some(kind) = this.link.strip_prefix(b"anon_inode:") {
-        return anonymous(this, kind, lender);
+        return anonymous(this, kind, lender, known);
     }
     if SEMAPHORES.iter().any(|begin| this.link.starts_with(begin)) && this.writes() {
         let what = "a named semaphore that is just being opened; try again when it is";
@@ -412,7 +429,12 @@ fn handed_over(this: &Open, all: &[Open]) -> Result<Target, CaptureError> {
     ))
 }
 
-fn anonymous(this: &Open, kind: &[u8], lender: &Lender) -> Result<Target, CaptureError> {
+fn anonymous(
+    this: &Open,
+    kind: &[u8],
+    lender: &Lender,
+    known: &Known,
+) -> Result<Target, CaptureError> {
     match kind {
         b"[eventfd]" => counters::event(this, lender),
         b"[timerfd]" => counters::timer(this, lender),
@@ -420,18 +442,8 @@ fn anonymous(this: &Open, kind: &[u8], lender: &Lender) -> Result<Target, Captur
         // What it watches is filled in when all descriptions are known.
         b"[eventpoll]" => Ok(Target::Poll { items: vec![] }),
         b"inotify" | b"[inotify]" => inotify::capture(this, lender),
-        b"[pidfd]" => process(this),
+        b"[pidfd]" => pidfds::capture(this, &known.processes),
         _ => Err(refused(this, format!("of the kind {}", this.shown()))),
-    }
-}
-
-fn process(this: &Open) -> Result<Target, CaptureError> {
-    match this.info.number("Pid", 10) {
-        Some(pid) if pid as libc::pid_t == this.pid => Ok(Target::Process { pid: this.pid }),
-        other => {
-            let pid = other.unwrap_or_default() as i64 as i32;
-            Err(refused(this, format!("a pidfd of another process ({pid})")))
-        }
     }
 }
 

@@ -11,30 +11,39 @@ use crate::state::{Description, PollItem, State, Target};
 
 const KCMP_EPOLL_TFD: libc::c_int = 7;
 
-/// What an epoll instance watches.
+/// What an epoll instance watches. Of one that several processes have each registration is with the
+/// first of them that has the file, too: it is made again once.
 pub fn capture(
     this: &Open,
     all: &[Open],
     descriptions: &[Description],
 ) -> Result<Vec<PollItem>, CaptureError> {
-    let mut items: Vec<PollItem> = Vec::new();
+    let (mut items, mut seen): (Vec<PollItem>, Vec<u32>) = (Vec::new(), Vec::new());
+    let holders: Vec<&Open> = all.iter().filter(|o| o.id == this.id).collect();
     for line in this.info.lines.iter().filter(|(key, _)| key == "tfd") {
         let (fd, events, data) = parse(&line.1)
             .ok_or_else(|| CaptureError::Proc(format!("/proc/PID/fdinfo/{}", this.fd)))?;
-        let same = items.iter().filter(|item| item.fd == fd).count() as u32;
-        let own = || all.iter().filter(|o| o.pid == this.pid);
-        // Most often the number still means the file.
-        let usual = own().filter(|o| o.fd == fd).chain(own().filter(|o| o.fd != fd));
-        let file = usual.into_iter().find(|o| watches(this, fd, same, o));
-        let index = file.and_then(|f| descriptions.iter().position(|d| d.id == f.id));
-        let Some(index) = index else {
+        let same = seen.iter().filter(|&&other| other == fd).count() as u32;
+        seen.push(fd);
+        let its = |pid: libc::pid_t| all.iter().filter(move |o| o.pid == pid);
+        let mut found = holders.iter().flat_map(|holder| {
+            // Most often the number still means the file.
+            let its = || its(holder.pid);
+            its().filter(|o| o.fd == fd).chain(its().filter(|o| o.fd != fd))
+        });
+        let Some(file) = found.find(|o| watches(this, fd, same, o)) else {
             let what = format!(
                 "an epoll instance that watches a file (registered as {fd}) which the process \
                  has closed, and another one still holds"
             );
             return Err(refused(this, what));
         };
-        items.push(PollItem { fd, events, data, description: index as u32 });
+        if file.pid != this.pid {
+            continue;
+        }
+        if let Some(index) = descriptions.iter().position(|d| d.id == file.id) {
+            items.push(PollItem { fd, events, data, description: index as u32 });
+        }
     }
     Ok(items)
 }

@@ -201,6 +201,12 @@ impl Frozen {
         std::iter::once(self.pid()).chain(below).collect()
     }
 
+    /// Numbers of all those that have ended and were not waited for, by itself or its descendants.
+    pub(crate) fn all_ended(&self) -> Vec<libc::pid_t> {
+        let below = self.children.iter().flat_map(Frozen::all_ended);
+        self.ended.iter().copied().chain(below).collect()
+    }
+
     /// Whether it has ended. A dead process cannot be collected by others while we trace it, so the
     /// number is its own.
     pub fn has_ended(&self) -> bool {

@@ -1,8 +1,31 @@
 //! A process that does nothing but hold a descriptor for as long as another process lives.
 
 use crate::twin::reap;
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::RawFd;
+
+/// Starts a process that is to `live`, with all signals blocked, as handlers of ours must not run
+/// in it. Nobody else here hears of its end: it is waited for by its number with `__WALL`. It has
+/// one thread, and must make nothing but system calls.
+pub(crate) fn start_quietly(live: &dyn Fn() -> Infallible) -> io::Result<libc::pid_t> {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are live; the first is filled before it is used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+    }
+    // SAFETY: a plain fork without libc's handlers: the child only makes system calls.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
+    if pid == 0 {
+        live();
+    }
+    let error = io::Error::last_os_error();
+    // SAFETY: restores the mask filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+    if pid < 0 { Err(error) } else { Ok(pid as libc::pid_t) }
+}
 
 /// The keeper, ended when dropped. If our process dies first it ends with the one it watches.
 pub struct Keeper(libc::pid_t);
@@ -10,25 +33,8 @@ pub struct Keeper(libc::pid_t);
 impl Keeper {
     /// Starts one that holds `held` until the process behind the pidfd `watched` ends.
     pub fn start(watched: RawFd, held: RawFd) -> io::Result<Keeper> {
-        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // The keeper has all signals blocked: handlers of ours must not run in it.
-        // SAFETY: both sets are live; the first is filled before it is used.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
-        }
-        // Without a signal at its end: nobody else here is to hear of it.
-        // SAFETY: a plain fork without libc's handlers: the child only makes system calls.
-        let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
-        if pid == 0 {
-            // SAFETY: we are the only thread of the new process.
-            unsafe { keep(watched, held) }
-        }
-        let error = io::Error::last_os_error();
-        // SAFETY: restores the mask filled above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
-        if pid < 0 { Err(error) } else { Ok(Keeper(pid as libc::pid_t)) }
+        // SAFETY: of a new process with one thread.
+        start_quietly(&|| unsafe { keep(watched, held) }).map(Keeper)
     }
 }
 
@@ -44,7 +50,7 @@ impl Drop for Keeper {
 ///
 /// # Safety
 /// Runs in a new process with one thread; makes nothing but system calls.
-unsafe fn keep(watched: RawFd, held: RawFd) -> ! {
+unsafe fn keep(watched: RawFd, held: RawFd) -> Infallible {
     // SAFETY: system calls on numbers and live memory only.
     unsafe {
         // Both out of the way of the places that they get.

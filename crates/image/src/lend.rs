@@ -14,14 +14,12 @@ pub struct Lender(OwnedFd);
 impl Lender {
     /// Starts borrowing from `pid`.
     pub fn new(pid: libc::pid_t) -> Result<Lender, CaptureError> {
-        // SAFETY: numbers only; the result is checked.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        own(fd, "open the process as a file").map(Lender)
+        process(pid, 0).map(Lender).map_err(|e| because("open the process as a file", e))
     }
 
     /// Borrows one descriptor.
     pub fn borrow(&self, fd: u32) -> Result<OwnedFd, CaptureError> {
-        // SAFETY: as above.
+        // SAFETY: numbers only; the result is checked.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) };
         own(fd, "borrow a file descriptor")
     }
@@ -35,9 +33,18 @@ fn own(fd: libc::c_long, what: &'static str) -> Result<OwnedFd, CaptureError> {
     }
 }
 
+/// A process as a file (pidfd).
+pub fn process(pid: libc::pid_t, flags: u32) -> io::Result<OwnedFd> {
+    // SAFETY: numbers only; the result is checked.
+    made(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) })
+}
+
 /// The last system error.
 pub fn os(what: &'static str) -> CaptureError {
-    let source = io::Error::last_os_error();
+    because(what, io::Error::last_os_error())
+}
+
+fn because(what: &'static str, source: io::Error) -> CaptureError {
     match source.raw_os_error() {
         Some(libc::ESRCH) => CaptureError::Gone,
         _ => CaptureError::Os { what, source },

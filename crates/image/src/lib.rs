@@ -111,6 +111,7 @@ mod offers;
 mod orphans;
 mod pack;
 mod parallel;
+mod pidfds;
 mod pipes;
 mod placement;
 mod plan;

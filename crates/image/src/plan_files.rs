@@ -40,7 +40,7 @@ pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::p
                 plan.exact(name, libc::SYS_dup3, &[source, fd, cloexec], fd);
             }
             None => {
-                open_own(plan, state, description, d.fd, cloexec, pid);
+                open_own(plan, state, description, d.fd, cloexec);
                 from[d.description as usize] = Some(fd);
             }
         }
@@ -72,37 +72,22 @@ fn locks(plan: &mut Plan, state: &State) {
 }
 
 /// Opens what only the process itself can open as descriptor `fd`: a file of its own `/proc`
-/// folder, or itself. It gets the lowest number that is free, which is known: lower ones of the
-/// image were put back before.
-fn open_own(
-    plan: &mut Plan,
-    state: &State,
-    file: &Description,
-    fd: u32,
-    cloexec: u64,
-    pid: libc::pid_t,
-) {
+/// folder. It gets the lowest number that is free, which is known: lower ones of the image were put
+/// back before.
+fn open_own(plan: &mut Plan, state: &State, file: &Description, fd: u32, cloexec: u64) {
+    let Target::File { id, .. } = &file.target else { return };
     let taken = |n: u32| state.descriptors.iter().any(|d| d.fd == n && n < fd);
     let free = u64::from((0..fd).find(|&n| !taken(n)).unwrap_or(fd));
     let name = format!("open file descriptor {fd} again");
     let kept = libc::O_ACCMODE | OPEN_FLAGS;
-    match &file.target {
-        Target::File { id, .. } => {
-            let rest = own_proc_file(state, &id.path).unwrap_or_default();
-            let path = plan.text(&[b"/proc/self", rest].concat());
-            let flags = u64::from(file.flags & kept as u32) | cloexec;
-            let at_cwd = libc::AT_FDCWD as u64;
-            plan.exact(name.clone(), libc::SYS_openat, &[at_cwd, path, flags, 0], free);
-            if file.offset != 0 {
-                let args = [free, file.offset, libc::SEEK_SET as u64];
-                plan.step(name.clone(), libc::SYS_lseek, &args);
-            }
-        }
-        Target::Process { .. } => {
-            let flags = u64::from(file.flags & libc::O_NONBLOCK as u32);
-            plan.exact(name.clone(), libc::SYS_pidfd_open, &[pid as u64, flags], free);
-        }
-        _ => return,
+    let rest = own_proc_file(state, &id.path).unwrap_or_default();
+    let path = plan.text(&[b"/proc/self", rest].concat());
+    let flags = u64::from(file.flags & kept as u32) | cloexec;
+    let at_cwd = libc::AT_FDCWD as u64;
+    plan.exact(name.clone(), libc::SYS_openat, &[at_cwd, path, flags, 0], free);
+    if file.offset != 0 {
+        let args = [free, file.offset, libc::SEEK_SET as u64];
+        plan.step(name.clone(), libc::SYS_lseek, &args);
     }
     let fd = u64::from(fd);
     if free != fd {

@@ -139,7 +139,7 @@ pub(crate) fn not_stopped(error: FreezeError) -> CaptureError {
 /// Has the writes of a process noted from now on. It stands still for a moment.
 fn begin(pid: libc::pid_t) -> Result<Writes, CaptureError> {
     let mut frozen = Frozen::stop(pid).map_err(not_stopped)?;
-    let mut survey = Survey::of(&frozen.pids(), &frozen.left_out, &frozen.between)?;
+    let mut survey = Survey::of_family(&frozen)?;
     let (snapshot, agent) = capture::freeze_state(&mut frozen, &mut survey)?;
     let noted = note(pid, &snapshot.maps, &agent);
     let finished = agent.finish();

@@ -8,6 +8,7 @@ use crate::append::{self, Cuts};
 use crate::error::RestoreError;
 use crate::image::Image;
 use crate::mapped;
+use crate::pidfds::{self, Pidfd};
 use crate::reorphan::{self, Remade};
 use crate::restore::RestoreOptions;
 use crate::rewire::{self, MadeSockets, Wiring};
@@ -57,6 +58,8 @@ pub struct Reopener<'a> {
     made: &'a MadeSockets,
     /// Shared objects without a path, which processes of a family may have in common.
     orphans: reorphan::Family,
+    /// What can be opened when all processes are made.
+    pub(crate) pidfds: Vec<Pidfd>,
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
     cuts: Cuts,
@@ -82,6 +85,7 @@ pub(crate) fn cannot(description: &Description, source: io::Error) -> RestoreErr
         Target::Orphan { .. } => "make its deleted file or memfd again",
         Target::Terminal { .. } => "make its pseudo-terminal again",
         Target::Inotify { .. } => "make its inotify instance again",
+        Target::Process { .. } | Target::Relative { .. } => "open a pidfd again",
         _ => "open its files again",
     };
     RestoreError::Os { what, source }
@@ -127,6 +131,7 @@ impl<'a> Reopener<'a> {
             wiring: Wiring::new(&options.addresses, sockets.map(|(_, socket)| socket)),
             made: &options.sockets,
             orphans: reorphan::Family::of(images),
+            pidfds: Vec::new(),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
             cuts: Cuts::find(images.iter().map(|image| &image.state), options.appended),
@@ -173,7 +178,15 @@ impl<'a> Reopener<'a> {
                 return Ok(Some(segment(self.segments, name)?.as_raw_fd()));
             }
             Target::File { id, .. } if own_proc_file(state, &id.path).is_some() => return Ok(None),
-            Target::Process { .. } => return Ok(None),
+            Target::Relative { pid: 0 } => {
+                pidfds::of_nobody(description).map_err(|e| cannot(description, e))?
+            }
+            Target::Process { pid } | Target::Relative { pid } => {
+                let fd = pidfds::stand_in().map_err(|e| cannot(description, e))?;
+                let fd = self.keep(fd);
+                self.pidfds.push(Pidfd::new(description, *pid, fd));
+                return Ok(Some(fd));
+            }
             Target::File { id, dir } => self.file(description, id, *dir)?.into(),
             Target::Device { path, rdev } => {
                 let file = open(path, description.flags as i32)?;

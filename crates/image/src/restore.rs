@@ -225,7 +225,8 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
-    skeleton::make(tracee, site(pid)?, &accounts, &mut made)?;
+    let places = (given.as_slice(), base);
+    skeleton::make((tracee, site(pid)?), &accounts, &reopener.pidfds, places, &mut made)?;
     fault::point(fault::FAMILY_MADE)?;
     let mut alive: Vec<&mut Child> = made.iter_mut().flatten().filter(|c| !c.ended).collect();
     for (child, part) in alive.iter_mut().zip(&parts) {

@@ -139,7 +139,7 @@ impl Frozen {
     ) -> Result<Shot, CaptureError> {
         tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        let survey = Survey::of(&self.pids(), &self.left_out, &self.between);
+        let survey = Survey::of_family(self);
         let (called_off, limit) = (self.called_off.take(), self.limit.take());
         let shot = survey.and_then(|mut survey| {
             survey.called_off = called_off;

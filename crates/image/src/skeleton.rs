@@ -1,14 +1,16 @@
 //! Making the processes of a family before any of them becomes what it was.
 //!
 //! The first is the restorer at its first instruction; the others are copies of it, made by their
-//! parents under our trace, and so have all descriptors that any of them will need. Each then
-//! carries out a plan of its own like a process that is restored alone. Sessions and process groups
-//! are set up meanwhile ([`crate::family`]); last, those die that had ended.
+//! parents under our trace, and have the same descriptors, all that any of them will need. Sessions
+//! and process groups are set up meanwhile ([`crate::family`]); then those die that had ended. When
+//! all are made, what names them is opened ([`crate::pidfds`]), and each gets descriptors of its
+//! own, to carry out a plan of its own like a process that is restored alone.
 
 use crate::brood::Account;
 use crate::error::RestoreError;
 use crate::family::{self, Ended, Member, Step};
 use crate::memory;
+use crate::pidfds::Pidfd;
 use crate::restore::{Child, explain_failure, wait_for};
 use crate::rethread;
 use crate::spawn::CloneArgs;
@@ -16,6 +18,7 @@ use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee, is_traced_by_us}
 use crate::tree;
 use crate::twin::reap;
 use std::io;
+use std::os::fd::RawFd;
 
 const OPTIONS: i32 = rethread::OPTIONS | libc::PTRACE_O_TRACEFORK;
 /// Where, above the first stack pointer, a number for `clone3` lies; arguments that the restorer
@@ -30,10 +33,12 @@ struct Start {
 
 /// Makes a family of the first process, which stands at its first instruction. `made` gets the
 /// others in order, also before a failure; those that have ended are dead when this returns.
+/// `pidfds` are opened where, from descriptor `base` on, their places are among those `given`.
 pub(crate) fn make(
-    first: Tracee,
-    site: u64,
+    (first, site): (Tracee, u64),
     accounts: &[(Member, Account<'_>)],
+    pidfds: &[Pidfd],
+    (given, base): (&[RawFd], u64),
     made: &mut [Option<Child>],
 ) -> Result<(), RestoreError> {
     let members: Vec<Member> = accounts.iter().map(|(member, _)| *member).collect();
@@ -51,7 +56,9 @@ pub(crate) fn make(
                 made[i] = Some(Child::new(pid));
                 wait_for(Tracee(pid), libc::SIGSTOP)?;
             }
-            Step::LeadSession(i) => start.call(of(i)?, "lead a session", libc::SYS_setsid, &[])?,
+            Step::LeadSession(i) => {
+                start.call(of(i)?, "lead a session", libc::SYS_setsid, &[])?;
+            }
             Step::Join(i, leader) => {
                 let group = if i == leader { 0 } else { of(leader)?.0 as u64 };
                 start.call(of(i)?, "join its group", libc::SYS_setpgid, &[0, group])?;
@@ -63,6 +70,10 @@ pub(crate) fn make(
             start.end(child.tracee, how)?;
             child.ended = true;
         }
+    }
+    for pidfd in pidfds {
+        let call = |what: &str, nr, args: &[u64]| start.call(first, what, nr, args);
+        pidfd.open(&members, first.0, (given, base), call)?;
     }
     for (child, (_, account)) in made.iter().flatten().zip(accounts) {
         if matches!(account, Account::Alive(_)) {
@@ -79,9 +90,9 @@ impl Start {
         what: &str,
         nr: libc::c_long,
         args: &[u64],
-    ) -> Result<(), RestoreError> {
+    ) -> Result<i64, RestoreError> {
         let result = tracee.syscall(self.site, &self.regs, nr, args, &mut None)?;
-        if (-4095..0).contains(&result) { Err(explain_failure(what, result)) } else { Ok(()) }
+        if (-4095..0).contains(&result) { Err(explain_failure(what, result)) } else { Ok(result) }
     }
 
     fn put(&self, tracee: Tracee, offset: u64, words: &[u64]) -> Result<u64, RestoreError> {
@@ -94,7 +105,7 @@ impl Start {
     /// Has a process make a child with this very number.
     fn fork(&self, parent: Tracee, number: libc::pid_t) -> Result<libc::pid_t, RestoreError> {
         let set_tid = self.put(parent, NUMBER_OFFSET, &[u64::from(number as u32)])?;
-        let args = CloneArgs::numbered(libc::SIGCHLD, set_tid);
+        let args = CloneArgs::numbered(libc::SIGCHLD, set_tid).sharing_descriptors();
         let at = self.put(parent, 0, &args.words())?;
         let args = [at, size_of::<CloneArgs>() as u64];
         let mut born = None;
@@ -143,8 +154,11 @@ impl Start {
         Ok(())
     }
 
-    /// Puts a process back to the first instruction, with no word of what became of its children.
+    /// Puts a process back to the first instruction, with descriptors of its own, and with no word
+    /// of what became of its children.
     fn compose(&self, tracee: Tracee) -> Result<(), RestoreError> {
+        let args = [libc::CLONE_FILES as u64];
+        self.call(tracee, "have descriptors of its own", libc::SYS_unshare, &args)?;
         let default = self.put(tracee, 0, &[0; 4])?;
         let args = [libc::SIGCHLD as u64, default, 0, 8];
         self.call(tracee, "reset SIGCHLD", libc::SYS_rt_sigaction, &args)?;

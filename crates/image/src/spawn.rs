@@ -38,6 +38,12 @@ impl CloneArgs {
         CloneArgs { exit_signal, set_tid, set_tid_size: 1, ..CloneArgs::default() }
     }
 
+    /// The child has the same descriptors, not copies of them.
+    pub fn sharing_descriptors(mut self) -> CloneArgs {
+        self.flags |= libc::CLONE_FILES as u64;
+        self
+    }
+
     /// The structure as words.
     pub fn words(&self) -> [u64; 10] {
         const _: () = assert!(size_of::<CloneArgs>() == 80);

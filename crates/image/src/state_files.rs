@@ -279,7 +279,7 @@ wire_enum! {
             /// The terminal.
             terminal: Terminal,
         },
-        /// A process (pidfd).
+        /// The process itself (pidfd).
         Process = 13 {
             /// Its number.
             pid: i32,
@@ -303,6 +303,11 @@ wire_enum! {
             kept_from: u32,
             /// TCP's number of the byte after those received, if the other end kept anything.
             arrived: u32,
+        },
+        /// Another process of the same set (pidfd).
+        Relative = 16 {
+            /// Its number; 0 if it has ended and was collected.
+            pid: i32,
         },
     }
 }

@@ -219,6 +219,14 @@ pub(crate) fn refuse_stranger(pid: libc::pid_t, status: &Status) -> Result<(), C
     Ok(())
 }
 
+/// Refuses a child that is not waited for like others (`__WCLONE`).
+fn refuse_unusual(child: libc::pid_t) -> Result<(), CaptureError> {
+    if Stat::read(child)?.field(38) == libc::SIGCHLD as u64 {
+        return Ok(());
+    }
+    Err(CaptureError::Unsupported("tells of its end by another signal than SIGCHLD".into()))
+}
+
 /// Refuses a child that has more in common with its parent than separate processes have.
 fn refuse_joined(child: libc::pid_t, parent: libc::pid_t) -> Result<(), CaptureError> {
     let parts = [(KCMP_VM, "memory"), (KCMP_FILES, "open files"), (KCMP_FS, "working folder")];
@@ -266,10 +274,12 @@ fn collect(frozen: &Frozen, parent: usize, to: &mut Vec<Member>) -> Result<(), C
     let own = to.len();
     to.push(member(frozen.pid(), parent)?);
     for child in &frozen.children {
-        refuse_joined(child.pid(), frozen.pid()).map_err(|e| of_child(child.pid(), e))?;
+        let refused = refuse_joined(child.pid(), frozen.pid());
+        refused.and_then(|()| refuse_unusual(child.pid())).map_err(|e| of_child(child.pid(), e))?;
         collect(child, own, to)?;
     }
     for &pid in &frozen.ended {
+        refuse_unusual(pid).map_err(|e| of_child(pid, e))?;
         to.push(member(pid, own)?);
     }
     Ok(())

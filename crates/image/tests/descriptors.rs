@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::survives;
+use common::{checkpoint, start_waiting, survives};
 
 #[test]
 fn pipes() {
@@ -23,6 +23,21 @@ fn counters_timers_and_signals() {
 #[test]
 fn epoll_instances() {
     survives("epoll", &[], &["20000"], 3);
+}
+
+/// Of itself, also under another number, and of a process that nobody can name any more.
+#[test]
+fn pidfds_of_a_process_alone() {
+    survives("pidfds", &[], &["20000"], 3);
+}
+
+#[test]
+fn a_pidfd_of_a_process_that_is_not_checkpointed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-pidfd", &["10000", "parent-pidfd"]);
+    let error = checkpoint(process.pid, &folder.path().join("image")).unwrap_err().to_string();
+    let expected = format!("a pidfd of process {} (", std::process::id());
+    assert!(error.contains(&expected) && error.contains("not checkpointed with this"), "{error}");
 }
 
 #[test]
@@ -86,6 +101,8 @@ fn without_privileges() {
         "socketpairs",
         "counters_",
         "epoll_",
+        "pidfds_",
+        "a_pidfd_",
         "files_",
         "watched_",
         "posix_",
@@ -95,5 +112,5 @@ fn without_privileges() {
         "pseudo_",
         "a_name_of",
     ];
-    common::as_nobody("descriptors", &tests, 13);
+    common::as_nobody("descriptors", &tests, 15);
 }

@@ -145,6 +145,7 @@ fn a_child_that_cannot_be_captured_is_named() {
         ("host-child", "in another uts namespace"),
         ("other-child", "runs as another user"),
         ("joined-child", "shares its memory with its parent"),
+        ("quiet-child", "tells of its end by another signal than SIGCHLD"),
         ("old-session", "whose leader is not among its processes"),
     ] {
         fs::remove_file(folder.path().join("ready")).ok();
