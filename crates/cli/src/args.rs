@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
-use crate::exact_args::{AppendedMode, Exact, WtimeMode};
+use crate::exact_args::{AppendedMode, Exact, OrphansMode, WtimeMode};
 use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
@@ -478,6 +478,9 @@ pub struct Restart {
     /// What becomes of what ranks appended to files after their checkpoints [default: as before]
     #[arg(long, value_enum, value_name = "HOW")]
     pub appended: Option<AppendedMode>,
+    /// What becomes of a checkpoint of a rank that has left processes behind [default: as before]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub orphans: Option<OrphansMode>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! How exactly a rank that comes back has to repeat itself.
 
 use clap::{Args, ValueEnum};
-use eyrie_control::{Appended, Wtime};
+use eyrie_control::{Appended, Orphans, Wtime};
 
 /// Whether what MPI_Wtime gives is an outcome like others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -46,6 +46,25 @@ impl From<AppendedMode> for Appended {
     }
 }
 
+/// What becomes of a checkpoint of a rank that has left processes behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OrphansMode {
+    /// There is none as long as they live, and it is said which they are
+    Refuse,
+    /// They are left out: they live on, and are killed before the rank comes back, which finds
+    /// itself without them
+    Leave,
+}
+
+impl From<OrphansMode> for Orphans {
+    fn from(mode: OrphansMode) -> Orphans {
+        match mode {
+            OrphansMode::Refuse => Orphans::Refuse,
+            OrphansMode::Leave => Orphans::Leave,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Exact {
     /// Whether what MPI_Wtime gives is recorded, so that a rank that comes back finds the same
@@ -63,4 +82,8 @@ pub struct Exact {
     /// checkpoint is never cut
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     pub appended: AppendedMode,
+    /// What becomes of a checkpoint of a rank that has started processes which nobody waits for
+    /// (daemons): they cannot be part of it
+    #[arg(long, value_enum, default_value = "refuse", value_name = "HOW")]
+    pub orphans: OrphansMode,
 }

@@ -20,7 +20,7 @@ use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
 use eyrie_control::{
-    Appended, Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport,
+    Appended, Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Orphans, Transport,
 };
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
@@ -203,6 +203,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         clusters: Clusters::default(),
         ha: None,
         appended: run.exact.appended.into(),
+        orphans: run.exact.orphans.into(),
     }
 }
 
@@ -284,6 +285,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         clusters: Clusters::default(),
         ha: None,
         appended: Appended::Auto,
+        orphans: Orphans::Refuse,
     };
     start(spec, verify.label)
 }

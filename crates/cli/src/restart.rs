@@ -53,6 +53,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         spec.save_key = Some(launch::key_path(key));
     }
     spec.appended = args.appended.map_or(spec.appended, Into::into);
+    spec.orphans = args.orphans.map_or(spec.orphans, Into::into);
     spec.tls = spec.tls || args.guard.tls;
     spec.transport = args.guard.transport(spec.transport);
     args.guard

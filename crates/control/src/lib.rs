@@ -27,7 +27,7 @@ pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use ha::Ha;
 pub use message::{
     Appended, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, LeaveStep, Leaving, NodeMsg,
-    PROTOCOL, Stream, Wtime,
+    Orphans, PROTOCOL, Stream, Wtime,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};

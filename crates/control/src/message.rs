@@ -216,6 +216,17 @@ pub struct JobSpec {
     pub ha: Option<Box<Ha>>,
     /// What becomes of what a rank appended to files after the checkpoint that it comes back from.
     pub appended: Appended,
+    /// What becomes of a checkpoint of a rank that has left processes behind.
+    pub orphans: Orphans,
+}
+
+/// Whether there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Orphans {
+    /// There is none as long as they live.
+    Refuse,
+    /// They are not part of it.
+    Leave,
 }
 
 /// Whether that is cut off.

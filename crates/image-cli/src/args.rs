@@ -51,8 +51,21 @@ pub struct Keeping {
     /// Tell on standard error about every checkpoint
     #[arg(short, long)]
     pub verbose: bool,
+    /// What becomes of a checkpoint when the program has started processes which nobody waits for
+    /// (daemons): they cannot be part of it
+    #[arg(long, value_enum, default_value = "refuse", value_name = "HOW")]
+    pub orphans: OrphansMode,
     #[command(flatten)]
     pub way: Way,
+}
+
+/// What becomes of a checkpoint of a program that has left processes behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OrphansMode {
+    /// There is none as long as they live, and it is said which they are
+    Refuse,
+    /// They are left out: a program that is restarted finds itself without them
+    Leave,
 }
 
 /// How an image is taken.

@@ -1,7 +1,7 @@
 //! `eyrie-image checkpoint`: asks the program's supervisor, or takes the image of a process that
 //! has none.
 
-use crate::args::{Checkpoint, Way};
+use crate::args::{Checkpoint, OrphansMode, Way};
 use crate::find::Running;
 use crate::home::Entry;
 use crate::protocol::{self, Answer, Request, Written};
@@ -48,13 +48,13 @@ fn foreign(pid: libc::pid_t, output: Option<PathBuf>, way: Way) -> anyhow::Resul
     let name = program::short_name(OsStr::from_bytes(comm.trim_ascii_end()));
     let path = output.unwrap_or_else(|| format!("{name}.{pid}{}", home::SUFFIX).into());
     let mut tracker = Tracker::new(Tracking::Off);
-    take::take(pid, &std::path::absolute(path)?, way, &mut tracker).map_err(|error| {
-        match error.downcast_ref() {
+    take::take(pid, &std::path::absolute(path)?, way, OrphansMode::Leave, &mut tracker).map_err(
+        |error| match error.downcast_ref() {
             Some(FreezeError::NotPermitted) => anyhow!(
                 "the kernel does not permit tracing process {pid}: start the program with \
                  `eyrie-image run`, or ask as the one who may trace it"
             ),
             _ => error,
-        }
-    })
+        },
+    )
 }

@@ -9,6 +9,7 @@ mod ask;
 mod find;
 mod home;
 mod listing;
+mod orphans;
 mod program;
 mod protocol;
 mod restart;

@@ -2,7 +2,7 @@
 
 use crate::args::Run;
 use crate::supervise::{self, Started};
-use crate::{home, restart, signals};
+use crate::{home, orphans, restart, signals};
 use anyhow::anyhow;
 use eyrie_terminal::Failure;
 use std::ffi::OsStr;
@@ -16,6 +16,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     // Said before the program runs, not when its first image is wanted back.
     restart::restorer()?;
     let held = signals::hold();
+    orphans::adopt();
     let short = short_name(name);
     let folder = home::create(&home::home()?, &short)?;
     let pid = match spawn(run, held.before) {

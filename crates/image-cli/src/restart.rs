@@ -2,7 +2,7 @@
 
 use crate::args::{AppendedMode, Restart};
 use crate::supervise::{self, Started};
-use crate::{find, home, program, say, signals};
+use crate::{find, home, orphans, program, say, signals};
 use anyhow::{Context, anyhow};
 use eyrie_image::{Appended, Image, RestoreError, RestoreOptions, RestoreSpec};
 use eyrie_terminal::{Failure, told};
@@ -22,6 +22,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let (images, entry) = find::images(&home, &args.image)?;
     let (image, comm) = newest_whole(&images)?;
     let held = signals::hold();
+    orphans::adopt();
     let name = image_name(&image).unwrap_or_else(|| program::short_name(OsStr::new(&comm)));
     let folder = match &entry {
         Some(entry) => home::adopt(entry)?,

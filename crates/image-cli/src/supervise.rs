@@ -3,11 +3,11 @@
 //! Kept true: at most one image is being taken at a time; the command ends only when the program
 //! has ended and no thread touches it any more; only images that were to be kept are left behind.
 
-use crate::args::{Keeping, Way};
+use crate::args::{Keeping, OrphansMode, Way};
 use crate::home::{self, Held, RunRecord};
 use crate::protocol::{Request, Written};
 use crate::signals::{self, Seen};
-use crate::{say, serve, take};
+use crate::{orphans, say, serve, take};
 use anyhow::{Context, bail};
 use eyrie_image::{Image, Tracker, Tracking};
 use eyrie_terminal::{Failure, told, units};
@@ -19,6 +19,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How often it is looked whether processes that the program has left behind have ended.
+const LOOK_MS: libc::c_int = 1000;
 
 /// A child that was just started, and what we know of it.
 pub struct Started {
@@ -38,6 +41,7 @@ pub struct Program {
     name: String,
     keep: usize,
     verbose: bool,
+    orphans: OrphansMode,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -75,8 +79,9 @@ pub fn supervise(started: Started, keeping: &Keeping) -> Result<i32, Failure> {
             return Err(error.into());
         }
     };
-    let end = wait(&pidfd);
+    let end = wait(&pidfd, || program.collect());
     program.close();
+    tell_of_orphans(pid);
     let end = end.context("cannot wait for the program")?;
     let killed = matches!(end, End::Signal(signal) if !seen.has(signal));
     let kept = folder.name.clone();
@@ -93,6 +98,14 @@ pub fn supervise(started: Started, keeping: &Keeping) -> Result<i32, Failure> {
             }
             Ok(128 + signal)
         }
+    }
+}
+
+/// Says who the program has left behind. They may be meant to go on, so nobody ends them here.
+fn tell_of_orphans(pid: libc::pid_t) {
+    let left = orphans::alive(pid);
+    if !left.is_empty() {
+        say(&format!("the program has ended; {left}, started by it, goes on"));
     }
 }
 
@@ -128,6 +141,7 @@ fn begin(
         name,
         keep: keeping.keep as usize,
         verbose: keeping.verbose,
+        orphans: keeping.orphans,
         state: Mutex::new(state),
         ended: Condvar::new(),
     });
@@ -168,12 +182,13 @@ impl Program {
         // Only those that we keep an eye on are built upon.
         let written = if request.output.is_some() {
             let mut alone = Tracker::new(Tracking::Off);
-            take::take(self.pid, &path, request.way, &mut alone)?
+            take::take(self.pid, &path, request.way, self.orphans, &mut alone)?
         } else {
             if request.way.full {
                 state.tracker.restart();
             }
-            let written = take::take(self.pid, &path, request.way, &mut state.tracker)?;
+            let written =
+                take::take(self.pid, &path, request.way, self.orphans, &mut state.tracker)?;
             state.next += 1;
             state.images.push(path);
             state.tracker.prepare();
@@ -235,6 +250,14 @@ impl Program {
         state.complaint = text;
     }
 
+    /// Collects what the program has left behind and has ended. While an image is being taken its
+    /// twins are there, which are not to be touched.
+    fn collect(&self) {
+        if let Ok(_held) = self.state.try_lock() {
+            orphans::collect(self.pid);
+        }
+    }
+
     /// Waits until no thread touches the program, and keeps them from it.
     fn close(&self) {
         self.state().over = true;
@@ -273,13 +296,19 @@ fn kill(pid: libc::pid_t) {
 }
 
 /// Waits for the end of the process, and collects it. Only its end: the stops of a checkpoint are
-/// for the thread that takes it, and `waitid` would take them away from it.
-fn wait(pidfd: &OwnedFd) -> io::Result<End> {
+/// for the thread that takes it, and `waitid` would take them away from it. Looks at others now and
+/// then.
+fn wait(pidfd: &OwnedFd, look: impl Fn()) -> io::Result<End> {
     let fd = pidfd.as_raw_fd();
     loop {
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one live entry.
-        if unsafe { libc::poll(&mut poll, 1, -1) } < 0 {
+        let polled = unsafe { libc::poll(&mut poll, 1, LOOK_MS) };
+        if polled == 0 {
+            look();
+            continue;
+        }
+        if polled < 0 {
             let error = io::Error::last_os_error();
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;

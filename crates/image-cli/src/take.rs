@@ -1,8 +1,9 @@
 //! Taking one image of a child.
 
-use crate::args::Way;
+use crate::args::{OrphansMode, Way};
+use crate::orphans;
 use crate::protocol::Written;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, Mode, Tracker};
 use std::path::Path;
 use std::sync::Once;
@@ -12,17 +13,22 @@ use std::time::{Duration, Instant};
 const META: &[u8] = b"eyrie-image 1\n";
 
 /// Freezes `pid`, lets it go on as soon as may be, and writes its image to `path`: what has changed
-/// since the last image that `tracker` knows of in that folder.
+/// since the last image that `tracker` knows of in that folder. `orphans`: what is made of
+/// processes that it has left behind, if we adopt them.
 pub fn take(
     pid: libc::pid_t,
     path: &Path,
     way: Way,
+    orphans: OrphansMode,
     tracker: &mut Tracker,
 ) -> anyhow::Result<Written> {
     let begun = Instant::now();
     let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None, &false.into());
     let before = ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
+    if orphans == OrphansMode::Refuse {
+        refuse_orphans(pid)?;
+    }
     warn_of_family(&frozen);
     let stopped = Instant::now();
     let shot = frozen.shot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;
@@ -52,6 +58,20 @@ pub fn take(
         pause_ms: pause.as_secs_f64() * 1e3,
         took_ms: begun.elapsed().as_secs_f64() * 1e3,
     })
+}
+
+/// Refuses a program that has left processes behind. It stands still, so there are no new ones.
+fn refuse_orphans(pid: libc::pid_t) -> anyhow::Result<()> {
+    let left = orphans::alive(pid);
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "the program has left {left} behind, which nobody waits for, so that no checkpoint can \
+         bring it back: let the program wait for what it starts, or have such processes left out \
+         (--orphans leave)"
+    ))
+    .context("no checkpoint")
 }
 
 /// Says, once, that what is taken of a program with child processes cannot be restarted.

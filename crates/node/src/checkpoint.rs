@@ -9,11 +9,12 @@ use crate::futex;
 use crate::hold::Hold;
 use crate::loans::File;
 use crate::meter::{Meter, Spent};
+use crate::reap;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
 use eyrie_image::{
-    Ahead, Between, CaptureError, Family, FreezeError, Frozen, ImageReport, Mode, Shot, Tap,
-    Tracker,
+    Ahead, Between, CaptureError, Family, FreezeError, Frozen, ImageReport, LeftBehind, Mode, Shot,
+    Tap, Tracker,
 };
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
@@ -44,6 +45,8 @@ pub struct Order {
     pub freeze: Freeze,
     /// It is stopped when what its image needs was kept, unless that is called off.
     pub hold: Option<Arc<Hold>>,
+    /// There is no image while processes live that the rank has left behind.
+    pub alone: bool,
     /// It hardly runs: if little is copied it stands until that is written, and writes nothing
     /// meanwhile.
     pub hardly_runs: bool,
@@ -121,6 +124,12 @@ pub enum CheckpointError {
          --ambient-caps +checkpoint_restore eyrie ...)"
     )]
     Family,
+    #[error(
+        "it has left {0} behind, which nobody waits for, so that no checkpoint can bring it back: \
+         let the program wait for what it starts, or have such processes left out (--orphans \
+         leave), which are killed before the rank comes back"
+    )]
+    Orphans(LeftBehind),
     #[error("the process died meanwhile")]
     Dead,
     #[error("cannot start a thread: {0}")]
@@ -352,6 +361,20 @@ impl Kept {
     }
 }
 
+/// What there is about the processes of a rank, which stand still, that no image could bring back.
+/// `caller`: the one that called `MPI_Init`.
+fn obstacle(order: &Order, caller: Option<u32>, family: &[libc::pid_t]) -> Option<CheckpointError> {
+    if let Some(caller) = caller.filter(|&pid| !family.contains(&(pid as libc::pid_t))) {
+        return Some(CheckpointError::Wrapped(caller));
+    }
+    if family.len() > 1 && !eyrie_image::may_choose_numbers() {
+        return Some(CheckpointError::Family);
+    }
+    // As long as it stands there are no new ones.
+    let left = order.alone.then(|| reap::orphans_of(&order.job, order.rank, family));
+    left.filter(|left| !left.is_empty()).map(CheckpointError::Orphans)
+}
+
 fn keep_frozen(
     mut frozen: Frozen,
     order: &Order,
@@ -369,13 +392,9 @@ fn keep_frozen(
     let caller = ctl.pid.load(Ordering::Acquire);
     let family = frozen.pids();
     let called = state == segment::STATE_RUNNING;
-    if called && !family.contains(&(caller as libc::pid_t)) {
+    if let Some(why) = obstacle(order, called.then_some(caller), &family) {
         frozen.release()?;
-        return Err(CheckpointError::Wrapped(caller));
-    }
-    if family.len() > 1 && !eyrie_image::may_choose_numbers() {
-        frozen.release()?;
-        return Err(CheckpointError::Family);
+        return Err(why);
     }
     let (answer, answered) = mpsc::channel();
     tell(Report::Standing(Stands { family: frozen.family(), answer }));

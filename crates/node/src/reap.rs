@@ -4,6 +4,7 @@
 //! stops a checkpoint waits for are never taken away; only descendants of this process are killed.
 
 use crate::monitor::Death;
+use eyrie_image::LeftBehind;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -126,6 +127,16 @@ fn marks(job: &str, rank: u32) -> [String; 2] {
 pub fn stranger(job: &str, rank: u32, number: libc::pid_t) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{number}/comm")).ok()?;
     (!has_marks(number, &marks(job, rank))).then(|| name.trim_end().to_string())
+}
+
+/// What a rank whose processes are `family` has left behind and lives: adopted processes that were
+/// started with its environment. Twins of it are traced, and do not count.
+pub fn orphans_of(job: &str, rank: u32, family: &[libc::pid_t]) -> LeftBehind {
+    let marks = marks(job, rank);
+    let is_left = |pid: &libc::pid_t| {
+        !family.contains(pid) && has_marks(*pid, &marks) && !is_traced(*pid) && born(*pid).is_some()
+    };
+    LeftBehind::of(children().into_iter().filter(is_left))
 }
 
 /// Kills what the dead process of a rank has left behind: adopted processes that were started with

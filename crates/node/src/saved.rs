@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 13;
+const VERSION: u32 = 14;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -212,6 +212,7 @@ pub(crate) mod tests {
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
             appended: eyrie_control::Appended::Auto,
+            orphans: eyrie_control::Orphans::Refuse,
         }
     }
 

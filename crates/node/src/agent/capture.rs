@@ -9,7 +9,7 @@ use crate::files::{self, image_name, image_path};
 use crate::futex;
 use crate::points;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
-use eyrie_control::{Dedup, JobSpec};
+use eyrie_control::{Dedup, JobSpec, Orphans};
 use eyrie_image::{Mode, Pool, Sharing, Tap, Tracker, Tracking};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,6 +88,7 @@ impl Agent {
             freeze: self.spec.freeze,
             // It may have been called off by now.
             hold: self.rank(rank).hold.clone().filter(|_| hold),
+            alone: self.spec.orphans == Orphans::Refuse,
             hardly_runs,
             ahead: ahead.then(Arc::default),
             called_off: Arc::default(),
