@@ -4,7 +4,7 @@
 //! Kept true: a checkpoint exists when all processes have their parts of it, durably, and none
 //! does before all have agreed on that; older ones go only after that.
 
-use crate::apart::{self, Apart};
+use crate::apart::{self, Apart, Makers};
 use crate::config::{Config, Parity};
 use crate::error::{RegionsError, file, note};
 use crate::format::Entry;
@@ -16,8 +16,10 @@ use crate::restart::Restoring;
 use crate::sealed::Lock;
 use crate::second::Second;
 use crate::{guard, inputs, steps, store};
+use eyrie_vault::cost::Measured;
 use eyrie_vault::disk;
 use eyrie_vault::seal::Key;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -90,6 +92,8 @@ pub struct Session {
     pub(crate) restoring: Option<Restoring>,
     /// What all processes have found that they can have.
     pub(crate) found: Option<Restoring>,
+    /// Between which processes, and how fast they reach each other.
+    measured: RefCell<Option<(Vec<u32>, Option<Measured>)>>,
     /// What is left to a thread, and of which checkpoint.
     background: Option<(Label, bool, Option<Thread>)>,
 }
@@ -155,6 +159,7 @@ impl Session {
             writing: None,
             restoring: None,
             found: None,
+            measured: RefCell::default(),
             background: None,
         })
     }
@@ -396,7 +401,9 @@ impl Session {
         match &self.apart {
             Some(apart) if self.config.vaulted() => {
                 let own = (&self.config, self.folder.as_path());
-                let done = apart::protect((&self.peers, apart), own, label, keep, held);
+                let measured = self.measured(apart)?;
+                let who = Makers { peers: &self.peers, apart, measured };
+                let done = apart::protect(who, own, label, keep, held);
                 // An image of all processes may have been taken in the middle of that.
                 let again = done.is_err() && guard::repeats(&self.config, label);
                 let mut any = [i64::from(again)];
@@ -405,6 +412,15 @@ impl Session {
             }
             _ => Ok(()),
         }
+    }
+
+    /// How fast members reach each other: measured once, and anew when they are others.
+    fn measured(&self, apart: &Apart) -> Result<Option<Measured>, RegionsError> {
+        let mut known = self.measured.borrow_mut();
+        if known.as_ref().is_none_or(|(leaders, _)| *leaders != apart.leaders) {
+            *known = Some((apart.leaders.clone(), apart::measure(&self.peers, apart)?));
+        }
+        Ok(known.as_ref().and_then(|(_, measured)| *measured))
     }
 
     /// Makes this process's part whole; returns it, too, if it is held in memory.

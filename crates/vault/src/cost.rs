@@ -4,11 +4,18 @@
 //! stripe has other coding members. They differ in how far a block travels, in how many arrive at
 //! one member at once, and so in the memory that they need.
 
+use crate::code::{Linear, kernel};
 use crate::flow::Encoder;
 use crate::geometry::CHUNK_BYTES;
 use crate::member::DEPTH;
+use crate::record::hash;
 use crate::scheme::Scheme;
 use std::fmt;
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Chunks that are coded to find out how fast that is; more than a cache of a core holds.
+const CODED_CHUNKS: usize = 64;
 
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,6 +45,29 @@ impl Default for Measured {
             disk: 1e9,
         }
     }
+}
+
+/// What was measured of ways and nodes, for people to read.
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (link, latency, coding) = (self.link / 1e6, self.latency * 1e3, self.coding / 1e6);
+        write!(f, "measured: {link:.1} MB/s, {latency:.3} ms, coding {coding:.1} MB/s")
+    }
+}
+
+/// Bytes a second that are checked, multiplied and added here.
+pub fn coding() -> u64 {
+    let from: Vec<Vec<u8>> = vec![vec![7; CHUNK_BYTES as usize]; CODED_CHUNKS];
+    let mut sum = vec![0; CHUNK_BYTES as usize];
+    let product = Linear::one(kernel::best(), 3);
+    let begun = Instant::now();
+    for chunk in &from {
+        black_box(hash(chunk));
+        product.add(0, chunk, &mut [&mut sum]);
+    }
+    black_box(&sum);
+    let bytes = CODED_CHUNKS as f64 * CHUNK_BYTES as f64;
+    (bytes / begun.elapsed().as_secs_f64().max(1e-6)) as u64
 }
 
 /// What an encoder would take.

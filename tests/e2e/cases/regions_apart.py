@@ -4,7 +4,9 @@ calls, are killed with SIGKILL, lose two of four folders, are started again, and
 undisturbed run prints. Under `eyrie run` and under MPICH."""
 
 import glob
+import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -50,6 +52,13 @@ class Apart(World):
             shutil.rmtree(self.nodes()[node])
         self.turn += 1
 
+    def listed(self, *options):
+        vaults = [os.path.join(node, "vault") for node in self.nodes()]
+        command = [harness.EYRIE, "vault", "ls", *options, *vaults]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done
+        return done.stdout
+
 
 def killed(launch, program, again=False, veloc=False):
     with Apart(launch, program, veloc=veloc) as world:
@@ -64,12 +73,12 @@ def killed(launch, program, again=False, veloc=False):
             for node in world.nodes():
                 found = glob.glob(os.path.join(node, left, "*"))
                 assert found == [], found
-        listed = subprocess.run(
-            [harness.EYRIE, "vault", "ls", *[os.path.join(n, "vault") for n in world.nodes()]],
-            capture_output=True,
-            text=True,
-        )
-        assert listed.returncode == 0 and listed.stdout.count(" whole") >= 2, listed
+        assert world.listed().count(" whole") >= 2, world.listed()
+        # How it was made goes by how fast the processes were found to reach each other.
+        told = [g["why"] for g in json.loads(world.listed("--json"))]
+        measured = r"\(measured: [0-9.]+ MB/s, [0-9.]+ ms, coding [0-9.]+ MB/s\)"
+        assert told and all(re.search(measured, why) for why in told), told
+        assert any(re.match("(pipeline|fanin|broadcast): pipeline [0-9.]+ ms", why) for why in told), told
 
 
 def test_c_on_nodes_of_their_own():

@@ -118,9 +118,13 @@ static eyrie_regions *regions;
 static int sends = -1;
 static char mark[1000];
 
+/* Probes are not counted: there are as many as ways are fast. The first byte tells what is said. */
+enum { PROBE = 8 };
+
 static int counted(void *context, int to, const void *bytes, int count)
 {
-    if (sends > 0 && --sends == 0 && (!*mark || open(mark, O_CREAT | O_EXCL, 0600) >= 0))
+    int counts = to >= 0 && count > 0 && *(const unsigned char *)bytes < PROBE;
+    if (counts && sends > 0 && --sends == 0 && (!*mark || open(mark, O_CREAT | O_EXCL, 0600) >= 0))
         raise(SIGKILL);
     return eyrie_send_mpi(context, to, bytes, count);
 }

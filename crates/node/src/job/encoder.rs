@@ -60,12 +60,7 @@ impl Links {
             told.link = link as f64;
             told.latency = all().map(|l| l.latency_ns).max().unwrap_or(0) as f64 / 1e9;
             told.coding = all().map(|l| l.coding).min().unwrap_or(0) as f64;
-            text = format!(
-                "measured: {:.1} MB/s, {:.3} ms, coding {:.1} MB/s",
-                told.link / 1e6,
-                told.latency * 1e3,
-                told.coding / 1e6
-            );
+            text = told.to_string();
         }
         if rate > 0 {
             let _ = write!(text, ", at most {:.1} MB/s", rate as f64 / 1e6);

@@ -6,10 +6,7 @@
 
 use crate::store::{Client, Identity, Members, StoreError};
 use eyrie_control::vault::Link;
-use eyrie_vault::code::{Linear, kernel};
-use eyrie_vault::geometry::CHUNK_BYTES;
-use eyrie_vault::record::hash;
-use std::hint::black_box;
+use eyrie_vault::cost;
 use std::time::{Duration, Instant};
 
 /// Sending that takes so long tells the rate well enough.
@@ -21,8 +18,6 @@ const MOST_BYTES: u32 = 64 << 20;
 const BURSTS: usize = 2;
 /// Times that a word goes there and back.
 const TURNS: usize = 6;
-/// Chunks that are coded; they are more than a cache of a core holds.
-const CHUNKS: usize = 64;
 
 /// Measures.
 pub(super) fn probe(own: &Identity, members: &Members, next: u32) -> Result<Link, StoreError> {
@@ -45,7 +40,7 @@ pub(super) fn probe(own: &Identity, members: &Members, next: u32) -> Result<Link
     Ok(Link {
         rate: (f64::from(bytes) / sending) as u64,
         latency_ns: (shortest.as_nanos() / 2) as u64,
-        coding: coding(),
+        coding: cost::coding(),
     })
 }
 
@@ -53,19 +48,4 @@ fn timed(work: impl FnOnce() -> Result<(), StoreError>) -> Result<Duration, Stor
     let begun = Instant::now();
     work()?;
     Ok(begun.elapsed())
-}
-
-/// Bytes a second that are checked, multiplied and added.
-fn coding() -> u64 {
-    let from: Vec<Vec<u8>> = vec![vec![7; CHUNK_BYTES as usize]; CHUNKS];
-    let mut sum = vec![0; CHUNK_BYTES as usize];
-    let product = Linear::one(kernel::best(), 3);
-    let begun = Instant::now();
-    for chunk in &from {
-        black_box(hash(chunk));
-        product.add(0, chunk, &mut [&mut sum]);
-    }
-    black_box(&sum);
-    let bytes = CHUNKS as f64 * CHUNK_BYTES as f64;
-    (bytes / begun.elapsed().as_secs_f64().max(1e-6)) as u64
 }

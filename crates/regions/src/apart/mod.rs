@@ -7,6 +7,7 @@
 //!
 //! - `packet`: what processes say to one another; `reach`: reading another one's folder
 //! - `assembly`: the vault of those members that are there; `round`: a generation
+//! - `probe`: how fast members reach each other
 //! - `mirrored`, `parts`: what a process needs to do all that again when it is restored alone
 //! - `found`: what of a checkpoint is where
 mod assembly;
@@ -14,12 +15,14 @@ mod found;
 mod mirrored;
 mod packet;
 mod parts;
+mod probe;
 mod reach;
 mod round;
 
 pub use found::{Found, look};
+pub use probe::measure;
 pub use reach::Exchange;
-pub use round::protect;
+pub use round::{Makers, protect};
 
 use crate::error::{RegionsError, file};
 use crate::peers::Peers;

@@ -41,6 +41,11 @@ pub enum Packet {
     Done,
     /// Nobody does.
     Over,
+    /// Bytes follow that are of no use but to find out how fast they come; more do unless these are
+    /// the last.
+    Probe { last: bool },
+    /// They have come.
+    Probed,
 }
 
 /// Says something to a process.

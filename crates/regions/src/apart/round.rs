@@ -19,9 +19,10 @@ use eyrie_vault::cost::{self, Measured};
 use eyrie_vault::encoding::Messages;
 use eyrie_vault::layout::{Place, lay_out};
 use eyrie_vault::member::{Member, MemberError};
-use eyrie_vault::record::{Commit, Summary};
+use eyrie_vault::record::{Commit, MAX_WHY_BYTES, Summary};
 use eyrie_vault::{Runs, VaultError, ways};
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -69,17 +70,25 @@ fn repeats<D: Storage>(
     Ok(any == [1])
 }
 
+/// The processes that make parity, and how fast they reach each other, if that is known.
+#[derive(Clone, Copy)]
+pub struct Makers<'a> {
+    pub peers: &'a Peers,
+    pub apart: &'a Apart,
+    pub measured: Option<Measured>,
+}
+
 /// Protects the parts of a checkpoint, which lie in the folders of those who wrote them, and lets
 /// those go that are of its name and not among `keep`. All processes call it together. `held`: this
 /// process's part, where it may have to do this again.
 pub fn protect(
-    who: (&Peers, &Apart),
+    who: Makers<'_>,
     own: (&Config, &Path),
     label: &Label,
     keep: &[(i64, Stamp)],
     held: Option<&[u8]>,
 ) -> Result<(), RegionsError> {
-    match (who.0.inputs(), held) {
+    match (who.peers.inputs(), held) {
         (Some(inputs), Some(held)) => {
             let open = |path: &Path| Some(Ok(Mirrored::new(path, Rc::clone(inputs))));
             protect_in(open, who, own, (label, keep), Parts::Held(held))
@@ -107,11 +116,12 @@ enum Parts<'a> {
 
 fn protect_in<D: Storage>(
     open: impl Fn(&Path) -> Option<io::Result<D>>,
-    (peers, apart): (&Peers, &Apart),
+    who: Makers<'_>,
     (config, folder): (&Config, &Path),
     (label, keep): (&Label, &[(i64, Stamp)]),
     parts: Parts<'_>,
 ) -> Result<(), RegionsError> {
+    let Makers { peers, apart, .. } = who;
     let Some(vault) = Assembly::open((peers, apart), config, folder, open, true)? else {
         return Ok(());
     };
@@ -119,7 +129,7 @@ fn protect_in<D: Storage>(
     if repeats(&vault, peers, label)? {
         return Ok(());
     }
-    let mut round = Round::new((peers, apart), vault)?;
+    let mut round = Round::new(who, vault)?;
     let begun = round.begin(&label.name, config.key.is_some())?;
     round.run(begun, label, &parts)?;
     collect(peers, &mut round.vault, &label.name, keep)
@@ -129,6 +139,9 @@ fn protect_in<D: Storage>(
 struct Round<'a, D> {
     peers: &'a Peers,
     apart: &'a Apart,
+    measured: Option<Measured>,
+    /// Which encoders were picked, and why.
+    picked: Rc<RefCell<Vec<String>>>,
     vault: Assembly<D>,
     generation: u64,
     groups: Vec<Vec<u32>>,
@@ -137,7 +150,7 @@ struct Round<'a, D> {
 
 impl<'a, D: Storage> Round<'a, D> {
     fn new(
-        (peers, apart): (&'a Peers, &'a Apart),
+        Makers { peers, apart, measured }: Makers<'a>,
         mut vault: Assembly<D>,
     ) -> Result<Round<'a, D>, RegionsError> {
         let there = |place: &&Place| vault.leaders.contains_key(&place.node);
@@ -145,7 +158,8 @@ impl<'a, D: Storage> Round<'a, D> {
         let groups = lay_out(vault.scheme, &places).map_err(VaultError::Layout)?.groups;
         let generation = vault.last + 1;
         vault.member.iter_mut().for_each(|member| member.disk.own_from(generation));
-        Ok(Round { peers, apart, vault, generation, groups, base: None })
+        let picked = Rc::default();
+        Ok(Round { peers, apart, measured, picked, vault, generation, groups, base: None })
     }
 
     fn node(&self) -> Option<u32> {
@@ -235,9 +249,13 @@ impl<'a, D: Storage> Round<'a, D> {
     }
 
     fn coordinator(&self) -> Coordinator {
-        let (measured, scheme) = (Measured::default(), self.vault.scheme);
-        let choose =
-            Box::new(move |payloads: &[u64]| cost::choose(&measured, scheme, payloads).encoder);
+        let (measured, scheme) = (self.measured.unwrap_or_default(), self.vault.scheme);
+        let picked = Rc::clone(&self.picked);
+        let choose = Box::new(move |payloads: &[u64]| {
+            let choice = cost::choose(&measured, scheme, payloads);
+            picked.borrow_mut().push(choice.to_string());
+            choice.encoder
+        });
         let prefer = Box::new(move |payloads: &[u64], changed: &[u64]| {
             ways::updates(&measured, scheme, payloads, changed)
         });
@@ -288,8 +306,9 @@ impl<'a, D: Storage> Round<'a, D> {
                     step =
                         self.encode(&nodes, |m| m.update(&nodes, &payloads, &changed, encoder))?;
                 }
-                Action::Commit(commit) => {
+                Action::Commit(mut commit) => {
                     idle = false;
+                    self.explain(&mut commit);
                     let committed = self.vault.own(|member| member.commit(&commit));
                     let node = self.node();
                     step = committed.map(|_| node.map(Step::Committed));
@@ -303,6 +322,16 @@ impl<'a, D: Storage> Round<'a, D> {
             return Err(RegionsError::Use("the members of the vault wait for each other".into()));
         }
         Ok(step)
+    }
+
+    /// Says how it was made, which is the same at all processes.
+    fn explain(&self, commit: &mut Commit) {
+        let measured = self.measured.map_or("nothing is measured".into(), |m| m.to_string());
+        let mut all = self.picked.borrow().clone();
+        all.dedup();
+        all.splice(..0, Some(commit.why.clone()).filter(|why| !why.is_empty()));
+        commit.why = format!("{} ({measured})", all.join("; "));
+        commit.why.truncate(commit.why.floor_char_boundary(MAX_WHY_BYTES));
     }
 
     fn ended(&mut self, actions: &[Action]) -> Option<Result<(), RegionsError>> {
