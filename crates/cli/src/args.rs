@@ -518,14 +518,16 @@ pub struct Resume {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  eyrie grow last\n  eyrie grow k7mq --nodes 2\n  \
     eyrie grow k7mq node7 node8\n  \
-    eyrie grow k7mq node7 cluster=west\n\n\
+    eyrie grow k7mq node7 cluster=west\n  \
+    eyrie grow k7mq node7 domain=rack3\n\n\
     The new nodes have no ranks: they take those of nodes that are lost, and images of others.")]
 pub struct Grow {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
     /// Of a job over --hosts: machines that join it, also such as it had lost; behind each, if the
-    /// job has several clusters, `cluster=NAME` of one of these, and, if other clusters' gateways
-    /// are to reach one there at a certain address, `gateway=ADDRESS[:PORT]`
+    /// job has several clusters, `cluster=NAME` of one of these, if its hosts have domains,
+    /// `domain=NAME` of what it fails together with, and, if other clusters' gateways are to reach
+    /// one there at a certain address, `gateway=ADDRESS[:PORT]`
     #[arg(value_name = "HOST", conflicts_with_all = ["nodes", "cluster"])]
     pub hosts: Vec<String>,
     /// Of a job over --nodes: how many

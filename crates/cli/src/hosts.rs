@@ -111,20 +111,31 @@ fn all_or_none(
     }
 }
 
-/// Hosts that join a job which runs, and the cluster of each; without clusters, if none is named.
-pub fn named(words: &[String], address: Option<&str>) -> anyhow::Result<(Vec<Host>, Vec<String>)> {
+/// Hosts that join a job which runs, and of each its cluster and what it fails together with; empty
+/// if none is named.
+#[derive(Debug)]
+pub struct Joining {
+    pub hosts: Vec<Host>,
+    pub clusters: Vec<String>,
+    pub domains: Vec<String>,
+}
+
+/// Hosts that are named on the command line to join a job.
+pub fn named(words: &[String], address: Option<&str>) -> anyhow::Result<Joining> {
     let entries = joining(words)?;
     let clusters = all_or_none(&entries, "cluster", |e| e.cluster.as_ref())?;
+    let domains = all_or_none(&entries, "domain", |e| e.domain.as_ref())?;
     let gateways = entries.iter().map(outer).collect::<anyhow::Result<Vec<_>>>()?;
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
     let addresses = addresses(&names, address)?;
     let hosts = entries.into_iter().zip(addresses).zip(gateways);
     let host =
         |((e, controller), gateway): ((Entry, _), _)| Host { name: e.name, controller, gateway };
-    Ok((hosts.map(host).collect(), clusters))
+    Ok(Joining { hosts: hosts.map(host).collect(), clusters, domains })
 }
 
-/// Words of a command: `cluster=NAME` and `gateway=ADDRESS[:PORT]` are of the host before them.
+/// Words of a command: `cluster=NAME`, `domain=NAME` and `gateway=ADDRESS[:PORT]` are of the host
+/// before them.
 fn joining(words: &[String]) -> anyhow::Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
     for word in words {
@@ -132,9 +143,10 @@ fn joining(words: &[String]) -> anyhow::Result<Vec<Entry>> {
             let before = entries.last_mut().ok_or_else(|| anyhow!("'{word}': of which host?"))?;
             match what {
                 "cluster" if !value.is_empty() => before.cluster = Some(value.to_string()),
+                "domain" if !value.is_empty() => before.domain = Some(value.to_string()),
                 "gateway" => before.gateway = Some(parse_gateway(value)?),
                 _ => bail!(
-                    "'{word}' is not known: write for example 'node7 cluster=east \
+                    "'{word}' is not known: write for example 'node7 cluster=east domain=rack3 \
                      gateway=203.0.113.7:7400'"
                 ),
             }
@@ -485,16 +497,23 @@ mod tests {
         for (bad, told) in [
             ("cluster=east a", "of which host"),
             ("a cluster=", "is not known"),
-            ("a domain=x", "is not known"),
+            ("a domain=", "is not known"),
+            ("a slots=2", "is not known"),
             ("a:3", "without slots"),
             ("a b a", "once"),
         ] {
             let error = of(bad).unwrap_err();
             assert!(error.contains(told), "{bad}: {error}");
         }
-        let some = ["a", "b", "cluster=x"].map(String::from);
-        let error = named(&some, Some("127.0.0.1")).unwrap_err().to_string();
-        assert!(error.contains("host a has no cluster=NAME"), "{error}");
+        for what in ["cluster", "domain"] {
+            let some = ["a", "b", &format!("{what}=x")].map(String::from);
+            let error = named(&some, Some("127.0.0.1")).unwrap_err().to_string();
+            assert!(error.contains(&format!("host a has no {what}=NAME")), "{error}");
+        }
+        let words = ["127.0.0.1", "domain=x", "localhost", "domain=y"].map(String::from);
+        let all = named(&words, Some("127.0.0.1")).unwrap();
+        assert_eq!((all.hosts.len(), &all.domains[..]), (2, &["x", "y"].map(String::from)[..]));
+        assert!(all.clusters.is_empty());
     }
 
     #[test]

@@ -245,8 +245,9 @@ pub fn grow(args: &Grow) -> Result<i32, Failure> {
         true => ClientMsg::Grow { nodes: args.nodes, cluster: args.cluster.clone() },
         false => {
             let named = hosts::named(&args.hosts, args.address.as_deref());
-            let (hosts, clusters) = named.map_err(|e| Failure::new(USAGE, e))?;
-            ClientMsg::GrowHosts { hosts, clusters }
+            let joining = named.map_err(|e| Failure::new(USAGE, e))?;
+            let hosts::Joining { hosts, clusters, domains } = joining;
+            ClientMsg::GrowHosts { hosts, clusters, domains }
         }
     };
     let mut remote = Remote::connect(&job)?.patient(&ask)?;

@@ -91,7 +91,7 @@ pub fn standby(args: &Standby) -> Result<i32, Failure> {
         }
         Vacancy::Over(hosts) => hosts,
     };
-    let (reached, _) = hosts::named(&hosts, args.address.as_deref())?;
+    let reached = hosts::named(&hosts, args.address.as_deref())?.hosts;
     console::say("the controller is gone; this one goes on");
     match go_on(args, &ha, &job, reached)? {
         End::Code(code) => Ok(code),

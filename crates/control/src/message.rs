@@ -343,10 +343,12 @@ pub enum ClientMsg {
     /// Kill the controller with SIGKILL, as a fault would.
     KillController,
     /// Start nodes on these hosts, of which each is in one of the job's clusters, if it has
-    /// several; answered as `Grow`.
+    /// several, and fails together with the others of its domain, if that is said; answered as
+    /// `Grow`.
     GrowHosts {
         hosts: Vec<Host>,
         clusters: Vec<String>,
+        domains: Vec<String>,
     },
     /// Kill the gateways of clusters with SIGKILL, as a fault would.
     KillGateways {

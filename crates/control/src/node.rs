@@ -270,6 +270,8 @@ pub enum ToNode {
     EndHalt,
     /// `Inspected` follows for each image, unless a later pass is ordered.
     Inspect(Inspection),
+    /// What each node fails together with, also such as are to join.
+    Domains { names: Vec<String> },
 }
 
 impl ToNode {

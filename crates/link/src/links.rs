@@ -112,6 +112,11 @@ impl Links {
         self.shared.outbound().places(of);
     }
 
+    /// What each node fails together with: some may have joined since.
+    pub fn domains(&self, of: Vec<u32>) {
+        self.shared.outbound().domains(of);
+    }
+
     /// All members of the job, this one included or not. Who was one and is missing, or is there
     /// with another epoch, is fenced for good.
     pub fn members(&self, all: &[(Member, SocketAddr)]) {

@@ -116,6 +116,10 @@ impl Outbound {
         self.gate.place(of);
     }
 
+    pub fn domains(&mut self, of: Vec<u32>) {
+        self.gate.set_domains(of);
+    }
+
     /// The nodes of the job. Returns those that are new.
     pub fn members(&mut self, all: &[(Member, SocketAddr)]) -> Vec<Member> {
         self.peers.retain(|_, peer| {

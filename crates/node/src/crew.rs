@@ -300,6 +300,11 @@ impl Crew {
         self.spec.clusters.of = of;
     }
 
+    /// What each node fails together with, also such as are to join.
+    pub fn set_domains(&mut self, names: Vec<String>) {
+        self.spec.manner.domains = names;
+    }
+
     /// This machine's address as a node reaches it, or, if it does through gateways only, as those
     /// of this machine's cluster do.
     pub fn reached_at(&self, node: u32) -> Option<IpAddr> {

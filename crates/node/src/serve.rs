@@ -760,8 +760,8 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         ClientMsg::Grow { nodes, cluster } => {
             job.grow(nodes, cluster.as_deref(), outlet.clone())?
         }
-        ClientMsg::GrowHosts { hosts, clusters } => {
-            job.grow_hosts(hosts, &clusters, outlet.clone())?;
+        ClientMsg::GrowHosts { hosts, clusters, domains } => {
+            job.grow_hosts(hosts, (&clusters, &domains), outlet.clone())?;
         }
         ClientMsg::Drain { nodes, to, deadline_ms, number } => {
             job.drain((&nodes, &to), deadline_ms, number, outlet.clone())?;

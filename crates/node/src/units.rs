@@ -47,7 +47,7 @@ pub(crate) fn are_same(a: &JobSpec, b: &JobSpec) -> bool {
 }
 
 /// What each node fails together with, by number; empty: that was not said.
-fn domains(spec: &JobSpec) -> Vec<u32> {
+pub(crate) fn domains(spec: &JobSpec) -> Vec<u32> {
     let names: Vec<(u32, &String)> =
         (0u32..).zip(&spec.manner.domains).map(|(n, name)| (spec.clusters.of(n), name)).collect();
     let first = |name| names.iter().position(|known| known == name).unwrap_or(0) as u32;

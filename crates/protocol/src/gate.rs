@@ -113,6 +113,11 @@ impl Gate {
         self.neighbours.place(of);
     }
 
+    /// What nodes fail together with: it counts from the next `set_members` on.
+    pub fn set_domains(&mut self, of: Vec<u32>) {
+        self.neighbours.set_domains(of);
+    }
+
     /// The live nodes, this one included or not. The dead are replaced by the next in the ring.
     pub fn set_members(&mut self, members: &[Member]) {
         self.connected.retain(|peer| members.contains(peer));

@@ -59,6 +59,11 @@ impl Neighbours {
         self.of = of;
     }
 
+    /// What each node fails together with: some may have joined since.
+    pub fn set_domains(&mut self, domains: Vec<u32>) {
+        self.domains = domains;
+    }
+
     /// Whether there are clusters.
     pub fn are_known(&self) -> bool {
         self.count > 0
@@ -219,6 +224,10 @@ mod tests {
         assert_eq!(first(&racks(&[0, 1, 0, 1]), 4), [1, 2, 3, 0], "as in the ring");
         assert_eq!(first(&racks(&[0, 0, 0]), 3), [1, 2, 0], "there is but one");
         assert_eq!(first(&racks(&[0, 0]), 4), [2, 3, 0, 1], "later ones are one");
+        let mut grown = racks(&[0, 0, 1]);
+        assert_eq!(first(&grown, 4)[2], 3, "nothing is known of 3");
+        grown.set_domains(vec![0, 0, 1, 1]);
+        assert_eq!(first(&grown, 4), [2, 3, 0, 1], "3 has joined the second");
         // Of each cluster the first and the third node are on one switch.
         let clusters = |outside| Neighbours::new(2, vec![0, 0, 0, 1, 1, 1], outside);
         let switches = vec![0, 1, 0, 2, 3, 2];

@@ -101,6 +101,8 @@ pub enum Input {
     Unsound { rank: u32, generation: u32 },
     /// The cluster of each node, also of such as are to join.
     Places { of: Vec<u32> },
+    /// What each node fails together with, also such as are to join.
+    Domains { of: Vec<u32> },
 }
 
 /// What is to be done, in this order.
@@ -369,6 +371,7 @@ impl Planner {
             Input::AllDown { members } => self.all_down(members, todo),
             Input::GoBack => self.go_back(),
             Input::Places { of } => self.units.neighbours.place(of),
+            Input::Domains { of } => self.units.neighbours.set_domains(of),
             late if self.rolling_back => self.take_late(&late),
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);

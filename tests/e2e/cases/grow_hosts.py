@@ -1,5 +1,8 @@
 """Hosts that join a job over hosts while it runs."""
 
+import contextlib
+import tempfile
+
 from clusters import hosted
 from controller import kill_controller, unharmed
 from drain import drain
@@ -142,6 +145,66 @@ def test_the_next_controller_knows_which_clusters_hosts_joined():
         assert clusters(job) == {"east": [0], "west": [1]}, job.report()
         job.ends_as("farm")
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+@contextlib.contextmanager
+def racked(racks, *options):
+    """Hosts in these domains, named like the letters."""
+    with shell() as rsh, tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
+        file.write("".join(f"host{n} domain={rack}\n" for n, rack in enumerate(racks)))
+        file.flush()
+        with Hosted("farm", rsh, list(options), hosts=file.name, ckpt_every=0.5) as job:
+            job.wait_running(4)
+            job.all_checkpointed()
+            yield job
+
+
+def lost_together(job, *nodes):
+    victims = [rank for node in nodes for rank in on_node(job.status(), node)]
+    job.kill_nodes(*nodes)
+    for node in nodes:
+        job.wait_event("node-lost", node=node)
+    for rank in victims:
+        job.wait_event("restored", rank=rank)
+    job.ends_as("farm")
+    assert victims and not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_copies_leave_the_domain_that_a_host_joined():
+    """It is the next one after another of that domain; the next controller knows it, too."""
+    expected("farm")
+    with racked("aab") as job:
+        joined(job, "delta", "domain=b")
+        loses(job, 1)
+        joined(job, "host1")
+        kill_controller(job)
+        record = job.wait_running(4)
+        checkpointed_again(job)
+        near = [on_node(record, node) for node in (2, 3)]
+        images = {r["rank"]: set(r["image_nodes"]) for r in job.status()["ranks"]}
+        assert all(near) and all(images[rank] & {0, 4} for rank in near[0] + near[1]), (near, images)
+        lost_together(job, 2, 3)
+
+
+def test_groups_of_the_vault_leave_the_domain_that_a_host_joined():
+    expected("farm")
+    with racked("aabcd", "--vault", "rs:2+1", "--log-replicas", "2") as job:
+        joined(job, "delta", "domain=c")
+        # Nothing is kept any more that is from before.
+        for _ in range(3):
+            checkpointed_again(job)
+        lost_together(job, 3, 5)
+
+
+def test_domains_are_named_for_all_or_none():
+    expected("cg")
+    with shell() as rsh, Hosted("cg", rsh) as job:
+        job.wait_running(4)
+        code, _, err = job.eyrie("grow", "last", "delta", "domain=b", check=False)
+        assert code == 1 and "leave domain= out" in err, (code, err)
+        code, _, err = job.eyrie("grow", "last", "delta", "domain=b", "epsilon", check=False)
+        assert code == 2 and "host epsilon has no domain=NAME" in err, (code, err)
+        job.ends_as("cg")
 
 
 def test_a_cluster_that_was_left_is_joined_again():

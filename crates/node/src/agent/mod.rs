@@ -450,6 +450,7 @@ impl Agent {
             ToNode::Halt { turn } => self.halt(turn),
             ToNode::EndHalt => self.end_halt(),
             ToNode::Clusters { of, gateway } => self.set_clusters(of, gateway),
+            ToNode::Domains { names } => self.set_domains(names),
         }
     }
 

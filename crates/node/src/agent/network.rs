@@ -195,6 +195,14 @@ impl Agent {
     }
 
     pub(super) fn set_homes(&mut self, homes: &[u32]) {
+    /// What each node fails together with, also such as are to join.
+    pub(super) fn set_domains(&mut self, names: Vec<String>) {
+        self.spec.manner.domains = names;
+        if let Some(links) = self.links() {
+            links.domains(units::domains(&self.spec));
+        }
+    }
+
         let Some(network) = &mut self.network else { return };
         let before = std::mem::replace(&mut network.homes, homes.to_vec());
         for (rank, home) in (0u32..).zip(homes) {

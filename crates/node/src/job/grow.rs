@@ -10,8 +10,10 @@ use crate::crew::{Crew, Daemon};
 use crate::outlet::Outlet;
 use crate::pipes;
 use crate::recovery::Input;
+use crate::units;
 use eyrie_control::NodeMsg;
 use eyrie_control::message::Host;
+use eyrie_control::node::ToNode;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,6 +22,15 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// Most nodes that a job may have had: their addresses end there (`netns`).
 const MAX_NODES: u32 = 250;
+
+/// Where a node is to be: on which host, or here; in which cluster, or in each in turn; and what it
+/// fails together with, if that was said.
+#[derive(Clone)]
+struct Spot {
+    host: Option<Host>,
+    cluster: Option<u32>,
+    domain: Option<String>,
+}
 
 /// Somebody who waits for nodes that are to join.
 pub(super) struct Awaited {
@@ -72,16 +83,17 @@ impl Job {
         }
         self.may_grow(count)?;
         let cluster = cluster.map(|name| self.cluster_to_join(name)).transpose()?;
-        self.add_nodes(vec![(None, cluster); count as usize], outlet);
+        let spot = Spot { host: None, cluster, domain: None };
+        self.add_nodes(vec![spot; count as usize], outlet);
         Ok(())
     }
 
     /// Starts nodes on these hosts, without ranks, each in one of the job's `clusters`, if it has
-    /// several. Answered as `grow` is.
+    /// several, and in one of the `domains`, if that is said. Answered as `grow` is.
     pub fn grow_hosts(
         &mut self,
         hosts: Vec<Host>,
-        clusters: &[String],
+        (clusters, domains): (&[String], &[String]),
         outlet: Outlet,
     ) -> Result<(), String> {
         if self.spec.hosts.is_none() {
@@ -98,6 +110,7 @@ impl Job {
                 ),
             });
         }
+        self.domains_to_join(domains, hosts.len())?;
         let clusters: Vec<u32> =
             clusters.iter().map(|name| self.cluster_to_join(name)).collect::<Result<_, _>>()?;
         self.may_grow(hosts.len() as u32)?;
@@ -108,8 +121,27 @@ impl Job {
             return Err(format!("host {} is in the job already", host.name));
         }
         let clusters = clusters.into_iter().map(Some).chain(std::iter::repeat(None));
-        self.add_nodes(hosts.into_iter().map(Some).zip(clusters).collect(), outlet);
+        let domains = domains.iter().cloned().map(Some).chain(std::iter::repeat(None));
+        let spots = hosts.into_iter().zip(clusters).zip(domains);
+        let spot = |((host, cluster), domain)| Spot { host: Some(host), cluster, domain };
+        self.add_nodes(spots.map(spot).collect(), outlet);
         Ok(())
+    }
+
+    /// Domains are told apart if those of the hosts were that the job began with.
+    fn domains_to_join(&self, domains: &[String], hosts: usize) -> Result<(), String> {
+        if domains.is_empty() {
+            return Ok(());
+        }
+        if self.spec.manner.domains.is_empty() {
+            let text = "the job does not know what its hosts fail together with, as none had \
+                        domain= when it began: leave domain= out";
+            return Err(text.into());
+        }
+        match domains.len() == hosts && domains.iter().all(|name| !name.is_empty()) {
+            true => Ok(()),
+            false => Err("name the domain of each host, or of none".into()),
+        }
     }
 
     /// One of the job's clusters. There are no others: who is in which one when the job begins
@@ -142,16 +174,17 @@ impl Job {
         Ok(())
     }
 
-    /// Starts a node each, on these hosts, or here, in these clusters, or in each in turn.
-    fn add_nodes(&mut self, places: Vec<(Option<Host>, Option<u32>)>, outlet: Outlet) {
+    /// Starts a node in each place.
+    fn add_nodes(&mut self, places: Vec<Spot>, outlet: Outlet) {
         let epochs = self.epoch + 1..;
         self.epoch += places.len() as u64;
         // Another controller must not give them again.
         self.end_turn();
         let mut nodes = Vec::new();
-        for ((host, cluster), epoch) in places.into_iter().zip(epochs) {
+        for (Spot { host, cluster, domain }, epoch) in places.into_iter().zip(epochs) {
             let node = self.nodes.len() as u32;
             cluster.into_iter().for_each(|cluster| self.put_node(node, cluster));
+            self.put_in_domain(node, domain, host.as_ref());
             match self.start_node(node, epoch, host) {
                 Ok(daemon) => {
                     self.nodes.push(daemon.map_or_else(|| Node::later(epoch), Node::there));
@@ -169,6 +202,7 @@ impl Job {
             // Another controller is to listen, and to call hosts, as this one does.
             (head.spec.hosts, head.addresses) = (crew.spec.hosts.clone(), crew.addresses.clone());
             head.spec.clusters = crew.spec.clusters.clone();
+            head.spec.manner.domains = crew.spec.manner.domains.clone();
             self.spec.hosts = crew.spec.hosts.clone();
             let head = head.clone();
             self.note(|| journal::Entry::Head(Box::new(head)));
@@ -191,6 +225,33 @@ impl Job {
         let of = self.spec.clusters.of.clone();
         self.crew.iter_mut().for_each(|crew| crew.place(of.clone()));
         self.plan(Input::Places { of });
+    }
+
+    /// A node that is to be started fails together with the others of a domain, if domains are told
+    /// apart. A host that was in the job is where it was; all others, if nothing is said, are in
+    /// one.
+    fn put_in_domain(&mut self, node: u32, domain: Option<String>, host: Option<&Host>) {
+        let known = &self.spec.manner.domains;
+        if known.is_empty() {
+            return;
+        }
+        let name = host.map(|host| host.name.as_str());
+        let was = self.nodes.iter().rposition(|n| name.is_some() && n.host() == name);
+        let was = was.map(|node| self.spec.manner.domain(node as u32).to_string());
+        let mut names = known.clone();
+        names.resize(node as usize, String::new());
+        names.push(domain.or(was).unwrap_or_default());
+        self.spec.manner.domains.clone_from(&names);
+        self.crew.iter_mut().for_each(|crew| crew.set_domains(names.clone()));
+        self.plan(Input::Domains { of: units::domains(&self.spec) });
+    }
+
+    /// Tells nodes what each fails together with, if some have joined since they began.
+    pub(super) fn tell_domains(&self) {
+        let names = &self.spec.manner.domains;
+        if names.len() > (self.spec.nodes + self.spec.spares) as usize {
+            self.nodes.iter().for_each(|n| n.send(ToNode::Domains { names: names.clone() }));
+        }
     }
 
     /// None: it waits for its gateway.

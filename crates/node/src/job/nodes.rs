@@ -535,6 +535,7 @@ impl Job {
         self.placement.join(node);
         self.tend_gateways();
         self.tell_clusters();
+        self.tell_domains();
         self.tell_halt(node);
         if self.planned {
             return self.joined_late(node);
