@@ -54,6 +54,12 @@ fn first_of_each(image: &Image, ranges: &[(u64, u64)]) -> Vec<usize> {
     ranges.iter().filter_map(first).collect()
 }
 
+/// The wanted blocks that have to be in before a process runs whose ranges these are; some may be
+/// named twice.
+pub(crate) fn needed_first(image: &Image, ranges: &[(u64, u64)]) -> Vec<usize> {
+    [first_of_each(image, ranges), hot::blocks(image)].concat()
+}
+
 /// A process being filled: the restored one, or one that it has forked meanwhile.
 struct Target {
     uffd: Uffd,
@@ -113,7 +119,7 @@ impl Filler {
         Filler {
             targets: vec![Target::new(uffd, Account::new(ranges), image.wants.blocks.len())],
             wanted: wanted_within(image, ranges),
-            hot: [first_of_each(image, ranges), hot::blocks(image)].concat(),
+            hot: needed_first(image, ranges),
             image: Arc::clone(image),
             blocks: Blocks::default(),
             shared: Arc::clone(shared),

@@ -11,6 +11,7 @@ use crate::format::{
     self, BLOCK_BYTES, BadHeader, Block, HEADER_BYTES, Header, MAX_STATE_BYTES, MAX_TABLE_BYTES,
     SECTIONS, Section, codec, section,
 };
+use crate::growing::{self, Growing};
 use crate::state::State;
 use crate::wire::{self, Reader, Wire};
 use std::fs::File;
@@ -18,12 +19,14 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// An opened file.
 #[derive(Debug)]
 pub struct Part {
     file: File,
+    /// Who writes it, if it is still coming.
+    growing: Option<Arc<dyn Growing>>,
     /// The same file past the page cache, once it was wanted, where that can be.
     direct: OnceLock<Option<File>>,
     path: PathBuf,
@@ -42,12 +45,14 @@ impl Part {
     /// Opens a file and checks its frame.
     pub fn open(path: &Path) -> Result<Part, ImageError> {
         let fail = |source| ImageError::Read { path: path.to_path_buf(), source };
-        let file = File::open(path).map_err(fail)?;
+        let (file, growing) = growing::open(path).map_err(fail)?;
+        let ready = |at, bytes| growing.as_ref().map_or(Ok(()), |g| g.wait(at, bytes));
         let found = file.metadata().map_err(fail)?.len();
         if found < HEADER_BYTES {
             return Err(ImageError::NotAnImage);
         }
         let mut page = vec![0; HEADER_BYTES as usize];
+        ready(0, HEADER_BYTES).map_err(fail)?;
         file.read_exact_at(&mut page, 0).map_err(fail)?;
         let header = format::parse_header(&page).map_err(|bad| match bad {
             BadHeader::Magic => ImageError::NotAnImage,
@@ -58,6 +63,7 @@ impl Part {
         if header.file_bytes != found {
             return Err(ImageError::Length { expected: header.file_bytes, found });
         }
+        ready(header.table_offset, found.saturating_sub(header.table_offset)).map_err(fail)?;
         let raw = raw_table(&file, &header, &fail)?;
         let mut part = Part {
             table: section_table(&raw, &header)?,
@@ -69,6 +75,7 @@ impl Part {
             version: header.version,
             direct: OnceLock::new(),
             file,
+            growing,
         };
         part.blocks = part.list(section::BLOCKS, "block table", MAX_TABLE_BYTES)?;
         part.starts = starts(&part.blocks, part.find(section::PAGES)?)?;
@@ -103,6 +110,16 @@ impl Part {
     /// The block that holds `page`, which must be less than [`Part::pages`].
     pub fn block_of(&self, page: u64) -> usize {
         self.starts.partition_point(|s| s.0 <= page) - 1
+    }
+
+    /// Returns when block `i` is there, if the file is still coming.
+    pub fn wait_for(&self, i: usize) -> Result<(), ImageError> {
+        self.ready(self.starts[i].1, padded(&self.blocks[i]))
+    }
+
+    fn ready(&self, at: u64, bytes: u64) -> Result<(), ImageError> {
+        let ready = self.growing.as_ref().map_or(Ok(()), |growing| growing.wait(at, bytes));
+        ready.map_err(|e| self.fail(e))
     }
 
     /// Reads one section, whose checksum must hold.
@@ -163,6 +180,7 @@ impl Part {
     ) -> Result<&'a [u8], ImageError> {
         let block = &self.blocks[i];
         let bytes = padded(block) as usize;
+        self.wait_for(i)?;
         to.resize(bytes);
         let to = &mut to[..bytes];
         read(self.starts[i].1, to)?;
@@ -223,6 +241,7 @@ impl Part {
     }
 
     fn read(&self, to: &mut [u8], at: u64) -> Result<(), ImageError> {
+        self.ready(at, to.len() as u64)?;
         self.file.read_exact_at(to, at).map_err(|e| self.fail(e))
     }
 

@@ -185,7 +185,7 @@ fn received(change: impl FnOnce(&mut State, &mut Vec<Extent>)) -> Result<Image, 
 }
 
 /// All memory of an image, by address.
-fn memory(image: &Image) -> Vec<(u64, Vec<u8>)> {
+pub(crate) fn memory(image: &Image) -> Vec<(u64, Vec<u8>)> {
     let mut blocks = crate::blocks::Blocks::default();
     let mut all = Vec::new();
     for wanted in &image.wants.blocks {
@@ -221,13 +221,13 @@ fn what_is_written_is_read() {
 }
 
 /// A file and the one that it builds on.
-struct Pair {
-    folder: tempfile::TempDir,
+pub(crate) struct Pair {
+    pub(crate) folder: tempfile::TempDir,
     ancestors: Vec<Ancestor>,
 }
 
 impl Pair {
-    fn new() -> Pair {
+    pub(crate) fn new() -> Pair {
         let folder = tempfile::tempdir().unwrap();
         let old = folder.path().join("old");
         let identity = write_with(&old, &state(), &extents(), &[], codec::LZ4).identity;
@@ -238,7 +238,7 @@ impl Pair {
         pair
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join(name)
     }
 

@@ -229,13 +229,26 @@ fn variable() -> Option<Duration> {
 /// Regions that can be filled late: private memory with content and without a file. Not the huge
 /// pages of hugetlbfs, which userfaultfd fills only as a whole, nor what a copy of the process does
 /// not have.
-fn ranges(image: &Image) -> Vec<(u64, u64)> {
+pub(crate) fn ranges(image: &Image) -> Vec<(u64, u64)> {
     let holds = |r: &&Region| {
         let content = !image.extents_in(r.start, r.end).is_empty();
         let unfit = region::SHARED | region::HUGE_2M | region::HUGE_1G | region::WIPE_ON_FORK;
         r.backing == Backing::Anon {} && r.flags & unfit == 0 && content
     };
     image.state.regions.iter().filter(holds).map(|r| (r.start, r.end)).collect()
+}
+
+/// Whether a process may be filled late as far as the kernel says: one of ours may do what we may.
+pub(crate) fn is_permitted() -> bool {
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: numbers only; the result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: just made, and nobody else's.
+    drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+    true
 }
 
 /// Bytes that an image holds of these ranges.

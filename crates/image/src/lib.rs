@@ -87,6 +87,7 @@ mod freeze;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod growing;
 mod hashes;
 mod heap;
 mod held;
@@ -184,6 +185,7 @@ pub use cost::{Choice, Mode};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use family_files::ChildFile;
 pub use freeze::Frozen;
+pub use growing::{Growing, announce, is_announced, withdraw};
 pub use heap::give_large_back;
 pub use image::{Image, Summary};
 pub use inet::this_network;

@@ -5,6 +5,7 @@
 //! Kept true: nothing is taken for a file of an image but names that are made here; an image is
 //! listed only where all of it lies.
 
+use crate::feed;
 use eyrie_image::{Image, ImageError};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -166,6 +167,7 @@ pub(crate) fn lying_with_log(images: &Path, rank: u32, generation: u32) -> Vec<P
 pub(crate) fn remove(images: &Path, rank: u32, generations: &[u32]) {
     for generation in generations {
         let path = image_path(images, rank, *generation);
+        feed::give_up(images, rank, *generation);
         let _ = eyrie_image::remove_image(&path);
         let _ = std::fs::remove_file(log_of(&path));
     }

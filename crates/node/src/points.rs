@@ -5,24 +5,35 @@
 //! the daemon that passes it gives the file another name, writes its process number into it, and
 //! waits until it is gone. Without the variable a point is nothing.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often it is looked whether the test lets go.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// Somebody waits at a point.
+pub(crate) struct Held(PathBuf);
+
+impl Held {
+    /// Until the test lets go.
+    pub fn lasts(&self) -> bool {
+        self.0.exists()
+    }
+}
+
 /// A point is passed.
 pub(crate) fn reach(point: &str) {
-    let Some(folder) = std::env::var_os("EYRIE_POINTS") else { return };
-    let folder = Path::new(&folder);
-    let (held, told) = (folder.join(format!("{point}.held")), folder.join(format!("{point}.pid")));
-    if std::fs::rename(folder.join(point), &held).is_err() {
-        return;
-    }
-    if std::fs::write(&told, std::process::id().to_string()).is_err() {
-        return;
-    }
-    while held.exists() {
+    let Some(held) = strike(point) else { return };
+    while held.lasts() {
         std::thread::sleep(LOOK);
     }
+}
+
+/// The same for who does other things while it waits. `None`: the point is not armed.
+pub(crate) fn strike(point: &str) -> Option<Held> {
+    let folder = PathBuf::from(std::env::var_os("EYRIE_POINTS")?);
+    let (held, told) = (folder.join(format!("{point}.held")), folder.join(format!("{point}.pid")));
+    std::fs::rename(folder.join(point), &held).ok()?;
+    std::fs::write(&told, std::process::id().to_string()).ok()?;
+    Some(Held(held))
 }

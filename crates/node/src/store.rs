@@ -7,6 +7,7 @@
 use crate::agent::lacks;
 use crate::calls::{Call, Calls};
 use crate::depot::{FetchOrder, Redirects};
+use crate::feed;
 use crate::files::{self, Named};
 use crate::invited::{Invited, Token};
 use crate::lanes::Way;
@@ -522,6 +523,7 @@ fn redirected(
 }
 
 fn give(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError> {
+    feed::settle_file(&folder.join(name));
     let opened = File::open(folder.join(name)).and_then(|f| Ok((f.metadata()?.len(), f)));
     match opened {
         Ok((bytes, file)) => {

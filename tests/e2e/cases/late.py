@@ -11,8 +11,12 @@ LATE = "runs before all of its memory is there"
 
 
 def filled(job, rank):
+    filled_with(job, rank, MIB)
+
+
+def filled_with(job, rank, mib):
     """Waits until a rank has used its memory: an image from before that would hold little."""
-    job.until(lambda: resident([job.status()["ranks"][rank]["pid"]]) >= MIB * 0.95, f"the memory of rank {rank}")
+    job.until(lambda: resident([job.status()["ranks"][rank]["pid"]]) >= mib * 0.95, f"the memory of rank {rank}")
 
 
 def said(job, text):

@@ -10,6 +10,7 @@ use super::cut::recorded;
 use super::death::check_image;
 use super::network::bring;
 use crate::depot::{Carrier, DepotError, Shared, StoreWay, Ways};
+use crate::feed;
 use crate::files;
 use crate::home;
 use crate::points;
@@ -184,6 +185,7 @@ impl Deposit {
     fn carry_out(&self, job: &str, size: u32) -> Result<Brought, String> {
         self.still_wanted()?;
         let newest = self.generations.last().copied().unwrap_or(0);
+        feed::settle(&self.images, self.rank, &self.generations);
         match check_image(&self.images, job, self.rank, newest, size) {
             Choice::Refused { why, .. } | Choice::Unfit(why) => {
                 return Err(format!("its checkpoint {newest}: {why}"));

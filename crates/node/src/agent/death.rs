@@ -6,7 +6,7 @@
 //! and what it left behind are gone; a search that another one replaced, or whose rank is being
 //! started, kills and removes nothing any more.
 
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{Elsewhere, Wait};
 use super::going::PAUSE;
 use super::{Agent, Msg, Replay, unfit};
 use crate::files::image_path;
@@ -140,6 +140,7 @@ impl Agent {
         let archive_gone = self.spec.controller_limit();
         let restorer = self.place.prefix.restorer.is_some();
         let ignored = self.spec.ignore_features.clone();
+        let late = !self.rank(rank).half_filled;
         let over = Over::default();
         self.rank(rank).search = Some(Arc::clone(&over));
         let search = move || {
@@ -160,7 +161,8 @@ impl Agent {
             {
                 let images = images.clone();
                 let over = Arc::clone(&over);
-                let store = Elsewhere { own, members, images, rank, archive_gone, over };
+                let wait = Wait::First { late };
+                let store = Elsewhere { own, members, images, rank, archive_gone, over, wait };
                 let choice = store.obtain(&fetch, *generation, &job, || check(*generation));
                 // Whoever was to give it may be gone: then another order follows.
                 return choice.into_iter().for_each(found);

@@ -7,70 +7,49 @@
 use super::death::Over;
 use super::network::MoveError;
 use super::unfit;
-use super::vault::Unread;
+use crate::feed::{Feed, Unread};
 use crate::files::{self, image_path, log_of};
+use crate::pour;
 use crate::recovery::{ARCHIVE, VAULT};
 use crate::store::{Client, Identity, Members, StoreError};
+use crate::tries::{PATIENCE, PAUSE, Tries};
 use eyrie_control::node::{Choice, Fault, Fetch};
+use eyrie_image::Image;
 use eyrie_ledger::saved;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Between attempts to reach a member.
-const PAUSE: Duration = Duration::from_millis(100);
 /// In which its kernel is to answer.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
-/// So long after the last file that came what is not here cannot be had ...
-const PATIENCE: Duration = Duration::from_secs(10);
-/// ... but so often it is tried after that, as one attempt may end in the middle of a long file ...
-const FEWEST_ATTEMPTS: u32 = 3;
-/// ... and no more often while there is no room here, or it does not come out of an object store.
-const ATTEMPTS_WHEN_FULL: u32 = 5;
-
-/// Attempts since the last file that came.
-struct Tries {
-    since: Instant,
-    made: u32,
-    /// Of these, such that hardly anything changes about.
-    full: u32,
-    patience: Duration,
-}
-
-impl Tries {
-    fn new(patience: Duration) -> Tries {
-        Tries { since: Instant::now(), made: 0, full: 0, patience }
-    }
-
-    /// A file has come.
-    fn anew(&mut self) {
-        (self.since, self.made) = (Instant::now(), 0);
-    }
-
-    fn fails(&mut self, hardly_changes: bool) {
-        self.made += 1;
-        self.full += u32::from(hardly_changes);
-    }
-
-    fn are_over(&self) -> bool {
-        let late = self.made >= FEWEST_ATTEMPTS && self.since.elapsed() >= self.patience;
-        late || self.full >= ATTEMPTS_WHEN_FULL
-    }
-}
-
 /// Why an image does not come.
-enum Missed {
+pub(super) enum Missed {
     /// What there is of it where it was to come from cannot be used.
     Bad(String),
     /// It cannot be had here.
     Here(String),
 }
 
-fn not_read(why: &str) -> String {
-    format!("it is not read out of the vault: {why}")
+/// `None`: too much of the vault is gone.
+fn of_unread(why: Unread) -> Option<Missed> {
+    let not_read = |why| format!("it is not read out of the vault: {why}");
+    match why {
+        Unread::Gone => None,
+        Unread::Later(why) => Some(Missed::Here(not_read(why))),
+        Unread::Never(why) => Some(Missed::Bad(not_read(why))),
+    }
+}
+
+/// What of an image that comes out of the vault is to be here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// All of it, under its name.
+    All,
+    /// What a restore has the process wait for; `late`: pages may come when it runs.
+    First { late: bool },
 }
 
 /// The images of a rank, here and on other nodes.
@@ -83,6 +62,7 @@ pub(super) struct Elsewhere {
     pub archive_gone: Duration,
     /// Nobody waits for it any more: what is here is left to the next search.
     pub over: Over,
+    pub wait: Wait,
 }
 
 impl Elsewhere {
@@ -126,18 +106,21 @@ impl Elsewhere {
             if again {
                 files::remove(&self.images, self.rank, &fetch.files);
             }
-            let fetched = match vaulted {
+            let brought = match vaulted {
                 true => self.fetch_vaulted(fetch)?,
-                false => self.fetch(&fetch.files, from, epoch)?,
+                false => self.fetch(&fetch.files, from, epoch)?.map(|()| None),
             };
-            match fetched {
-                Ok(()) => {}
+            let found = match brought {
+                Ok(feed) => self.look_at(feed, generation, &check)?,
+                Err(missed) => Err(missed),
+            };
+            let choice = match found {
+                Ok(choice) => choice,
                 Err(Missed::Bad(why)) => {
                     return Some(Choice::Refused { generation, why, fetched: true });
                 }
                 Err(Missed::Here(why)) => return Some(Choice::Unfit(why)),
-            }
-            let choice = check();
+            };
             if self.is_over() {
                 return None;
             }
@@ -151,6 +134,26 @@ impl Elsewhere {
             }
         }
         None
+    }
+
+    /// What an image is like that is here, or comes. `None`: who was to give it is gone.
+    fn look_at(
+        &self,
+        feed: Option<Feed>,
+        generation: u32,
+        check: impl Fn() -> Choice,
+    ) -> Option<Result<Choice, Missed>> {
+        let choice = check();
+        let Some(feed) = feed else { return Some(Ok(choice)) };
+        let waited = match choice {
+            Choice::Image(_) => self.wait_for(&feed, generation),
+            _ => Ok(()),
+        };
+        match (feed.failed(), waited) {
+            (Some(why), _) => of_unread(why).map(Err),
+            (None, Err(why)) => Some(Ok(Choice::Refused { generation, why, fetched: true })),
+            (None, Ok(())) => Some(Ok(choice)),
+        }
     }
 
     fn check_log(&self, generation: u32, job: &str) -> Result<(), MoveError> {
@@ -169,22 +172,44 @@ impl Elsewhere {
         members.iter().find(|m| m.0 == node).map(|m| m.1)
     }
 
-    /// Reads the files that are not here out of the vault. `None`: too much of that is gone.
-    fn fetch_vaulted(&self, fetch: &Fetch) -> Option<Result<(), Missed>> {
+    /// Has the files that are not here come out of the vault. `None`: too much of that is gone.
+    pub(super) fn fetch_vaulted(&self, fetch: &Fetch) -> Option<Result<Option<Feed>, Missed>> {
+        let mut feed = match Feed::start() {
+            Ok(feed) => feed,
+            Err(error) => return Some(Err(Missed::Here(error.to_string()))),
+        };
         let mut tries = Tries::new(PATIENCE);
         loop {
-            let read = self.unvault(fetch);
+            let read = self.unvault(fetch, &mut feed);
             tries.fails(false);
-            match read {
-                Ok(()) => return Some(Ok(())),
-                Err(Unread::Gone) => return None,
-                Err(_) if self.is_over() => return None,
-                Err(Unread::Later(why)) if !tries.are_over() => {
-                    tracing::warn!(rank = self.rank, "the vault is not read yet: {why}");
-                    std::thread::sleep(PAUSE);
-                }
-                Err(Unread::Later(why)) => return Some(Err(Missed::Here(not_read(&why)))),
-                Err(Unread::Never(why)) => return Some(Err(Missed::Bad(not_read(&why)))),
+            let why = match read.err().or_else(|| feed.failed()) {
+                None => break,
+                Some(_) if self.is_over() => return None,
+                Some(why) => why,
+            };
+            if !matches!(why, Unread::Later(_)) || tries.are_over() || feed.failed().is_some() {
+                return Some(Err(of_unread(why)?));
+            }
+            tracing::warn!(rank = self.rank, "the vault is not read yet: {why}");
+            std::thread::sleep(PAUSE);
+        }
+        for path in feed.paths() {
+            if let Ok(identity) = Image::identity_of(&path) {
+                pour::note_verified(identity);
+            }
+        }
+        Some(Ok(Some(feed).filter(|feed| !feed.is_empty())))
+    }
+
+    /// Waits for what is to be here of an image that is good as far as it was looked at.
+    fn wait_for(&self, feed: &Feed, generation: u32) -> Result<(), String> {
+        match self.wait {
+            Wait::All => feed.finish().map_err(|why| why.to_string()),
+            Wait::First { late } => {
+                let path = image_path(&self.images, self.rank, generation);
+                let image = Image::open_knowing(&path, |_| true);
+                let first = image.and_then(|image| image.wait_for_first(late));
+                first.map_err(|error| error.to_string())
             }
         }
     }
@@ -256,22 +281,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::sync::{Arc, Mutex};
-
-    #[test]
-    fn what_does_not_come_is_tried_for_a_while_and_a_few_times() {
-        let mut tries = Tries::new(Duration::ZERO);
-        for made in 1..=FEWEST_ATTEMPTS {
-            tries.fails(false);
-            assert_eq!(tries.are_over(), made == FEWEST_ATTEMPTS);
-        }
-        tries.anew();
-        assert!(!tries.are_over());
-        let mut tries = Tries::new(Duration::from_secs(3600));
-        (0..100).for_each(|_| tries.fails(false));
-        assert!(!tries.are_over());
-        (0..ATTEMPTS_WHEN_FULL).for_each(|_| tries.fails(true));
-        assert!(tries.are_over());
-    }
+    use std::time::Instant;
 
     #[test]
     fn a_holder_that_is_cut_off_holds_nobody_up_for_long() {
@@ -294,6 +304,7 @@ mod tests {
             rank: 0,
             archive_gone: Duration::ZERO,
             over: Over::default(),
+            wait: Wait::All,
         };
         let begun = Instant::now();
         let Some(Err(Missed::Here(why))) = elsewhere.fetch(&[1], 1, 2) else {

@@ -7,8 +7,9 @@
 //! nothing here any more without telling of it.
 
 use super::death::{Over, check_image_knowing};
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{Elsewhere, Wait};
 use super::{Agent, Msg, unfit};
+use crate::feed;
 use crate::files::{self, image_path, log_of};
 use crate::store::{Identity, Members};
 use crate::vault::Pace;
@@ -191,6 +192,7 @@ impl Pass {
 
     /// How it is, and which of its files are damaged and stay so.
     fn look_into(&self, it: &Inspect) -> (Condition, Vec<u32>) {
+        feed::settle(&self.images, it.rank, &it.fetch.files);
         let why = match self.check(it) {
             Ok(()) => return (Condition::Sound, Vec::new()),
             Err(Flaw::Unread(why)) => return (Condition::Unread(why), Vec::new()),
@@ -256,6 +258,7 @@ impl Pass {
             rank: it.rank,
             archive_gone: self.archive_gone,
             over: Arc::clone(&self.state.over),
+            wait: Wait::All,
         };
         let at = (it.rank, it.generation);
         // Also what was right as it came here.

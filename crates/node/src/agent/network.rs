@@ -4,6 +4,7 @@
 use super::death::check_image;
 use super::{Agent, Msg};
 use crate::calls::Calls;
+use crate::feed;
 use crate::files::{self, image_path, log_of};
 use crate::futex;
 use crate::ha::Watch;
@@ -194,7 +195,6 @@ impl Agent {
         self.spec.clusters.of = of;
     }
 
-    pub(super) fn set_homes(&mut self, homes: &[u32]) {
     /// What each node fails together with, also such as are to join.
     pub(super) fn set_domains(&mut self, names: Vec<String>) {
         self.spec.manner.domains = names;
@@ -203,6 +203,7 @@ impl Agent {
         }
     }
 
+    pub(super) fn set_homes(&mut self, homes: &[u32]) {
         let Some(network) = &mut self.network else { return };
         let before = std::mem::replace(&mut network.homes, homes.to_vec());
         for (rank, home) in (0u32..).zip(homes) {
@@ -309,6 +310,7 @@ impl Agent {
         let (wanted, job, size) = (generations.clone(), self.place.id.clone(), self.size());
         let work = move || {
             let newest = wanted.last().copied().unwrap_or(0);
+            feed::settle(&images, rank, &wanted);
             let error = match check_image(&images, &job, rank, newest, size) {
                 // It must not be taken for good where it came from, either.
                 Choice::Refused { why, .. } => {
@@ -491,6 +493,7 @@ fn put_all(
     mut generations: impl Iterator<Item = u32>,
 ) -> Result<(), store::StoreError> {
     generations.try_for_each(|generation| {
+        feed::settle(images, rank, &[generation]);
         let all = files::all(images, rank, generation)?;
         all.iter().try_for_each(|name| client.put(images, name))
     })

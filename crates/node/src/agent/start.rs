@@ -64,8 +64,7 @@ impl Agent {
             return self.say(FromNode::NotStarted { rank, start, why });
         }
         if moved.is_none() {
-            let late = (!self.rank(rank).half_filled).then_some((LATE, LATE_FROM));
-            return self.start_now(rank, start, from, late);
+            return self.start_now(rank, start, from, LATE_FROM);
         }
         self.rank(rank).preparing = Some(start);
         if rank == 0 {
@@ -82,7 +81,7 @@ impl Agent {
     /// What a start waited for is done.
     pub(super) fn start_ready(&mut self, rank: u32, start: u64, from: &Meta) {
         if self.rank(rank).preparing.take_if(|s| *s == start).is_some() {
-            self.start_now(rank, start, from, Some((LATE, 0)));
+            self.start_now(rank, start, from, 0);
         }
     }
 
@@ -97,7 +96,11 @@ impl Agent {
         }
     }
 
-    fn start_now(&mut self, rank: u32, start: u64, from: &Meta, late: Late) {
+    /// Its memory may come late if that is `least` bytes, or if its image still comes, too.
+    fn start_now(&mut self, rank: u32, start: u64, from: &Meta, least: u64) {
+        let coming = eyrie_image::is_announced(&self.image_file(rank, from.generation));
+        let least = if coming { 0 } else { least };
+        let late = (!self.rank(rank).half_filled).then_some((LATE, least));
         // It must not be taken for what its dead process has left behind.
         self.rank(rank).end_search();
         match self.launch(rank, start, from, late) {
@@ -228,6 +231,9 @@ impl Agent {
         }
         for what in &restored.left_out {
             tracing::warn!(?image, "restored without its {what}");
+        }
+        if eyrie_image::is_announced(image) {
+            tracing::info!(?image, pid = restored.pid, "runs while its image still comes");
         }
         if restored.filling.is_some() {
             tracing::info!(?image, pid = restored.pid, "runs before all of its memory is there");

@@ -2,19 +2,20 @@
 
 use super::Agent;
 use super::elsewhere::{CONNECT, Elsewhere};
-use crate::files;
-use crate::pour;
+use crate::feed::{Coming, Feed, Source, Unread};
+use crate::files::{self, Part};
+use crate::store::{Identity, Members};
 use crate::vault::{Remote, Work};
 use eyrie_control::VaultOrder;
 use eyrie_control::node::Fetch;
 use eyrie_control::vault::Vaulted;
-use eyrie_image::Image;
+use eyrie_vault::record::Object;
 use eyrie_vault::{Vault, VaultError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 impl Agent {
     pub(super) fn order_vault(&self, order: VaultOrder) {
@@ -26,68 +27,128 @@ impl Agent {
     }
 }
 
-/// Why an image is not read out of the vault.
-pub(super) enum Unread {
-    /// More nodes are gone than the vault bears.
-    Gone,
-    /// Not now, but it may come.
-    Later(String),
-    /// What is there cannot be used.
-    Never(String),
-}
-
 /// At what a file of the vault is not read.
 enum Failed {
     ToOpen(Unread),
     ToRead(VaultError),
 }
 
-impl Elsewhere {
-    /// Reads the files that are not here, of whoever has what it takes.
-    pub(super) fn unvault(&self, fetch: &Fetch) -> Result<(), Unread> {
-        fetch.vault.iter().try_for_each(|of| self.unvault_one(of))
+/// Why what was asked of a vault over these nodes fails; `lost`: one of them was not reached.
+fn unread(error: &VaultError, lost: bool) -> Unread {
+    let why = error.to_string();
+    match error {
+        // Some of its files cannot be reached now, or this node has no room for it.
+        VaultError::Io(_) => Unread::Later(why),
+        _ if lost => Unread::Later(why),
+        _ => Unread::Never(why),
+    }
+}
+
+fn is_lost(vault: Vault<Remote>) -> bool {
+    vault.into_disks().values().any(Remote::is_lost)
+}
+
+/// The vault's generation that has a file, over those of its nodes that are there.
+fn open_vault(own: &Identity, members: &Members, of: &Vaulted) -> Result<Vault<Remote>, Unread> {
+    let Some((group, _)) = of.commit.place(of.node) else {
+        return Err(Unread::Never(String::from("the vault's generation is without its node")));
+    };
+    let nodes: Vec<u32> = of.commit.groups[group].iter().map(|s| s.node).collect();
+    let live: Vec<u32> = {
+        let members = members.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.iter().copied().filter(|n| members.iter().any(|m| m.0 == *n)).collect()
+    };
+    let tolerates = of.commit.scheme.tolerates();
+    if nodes.len() - live.len() > tolerates {
+        return Err(Unread::Gone);
+    }
+    let remote = |node| {
+        let remote = Remote::new(own.clone(), members.clone(), node, CONNECT);
+        (node, remote.ahead())
+    };
+    let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();
+    Ok(Vault::of((*of.commit).clone(), disks))
+}
+
+/// A file of the vault that is read piece by piece, over whoever is there.
+struct Stored {
+    own: Identity,
+    members: Members,
+    of: Vaulted,
+    object: Object,
+    vault: Option<Vault<Remote>>,
+}
+
+impl Source for Stored {
+    fn read(&mut self, at: u64) -> Result<Vec<u8>, Unread> {
+        let mut vault = match self.vault.take() {
+            Some(vault) => vault,
+            None => open_vault(&self.own, &self.members, &self.of)?,
+        };
+        let (generation, node) = (self.of.commit.generation, self.of.node);
+        match vault.range(generation, node, &self.object, at) {
+            Ok(bytes) => {
+                self.vault = Some(vault);
+                Ok(bytes)
+            }
+            Err(error) => Err(unread(&error, is_lost(vault))),
+        }
     }
 
-    fn unvault_one(&self, of: &Vaulted) -> Result<(), Unread> {
+    fn rest(&mut self) {
+        self.vault = None;
+    }
+}
+
+impl Elsewhere {
+    /// Has the files come that are not here, of whoever has what it takes. A log is read whole.
+    pub(super) fn unvault(&self, fetch: &Fetch, feed: &mut Feed) -> Result<(), Unread> {
+        fetch.vault.iter().try_for_each(|of| self.unvault_one(of, feed))
+    }
+
+    fn unvault_one(&self, of: &Vaulted, feed: &mut Feed) -> Result<(), Unread> {
         let mut opened = None;
         let read = files::complete(&self.images, self.rank, of.file, |name| {
-            let vault = match &mut opened {
+            if feed.joins(&self.images.join(name)) {
+                return Ok(());
+            }
+            let mut vault = match opened.take() {
                 Some(vault) => vault,
-                None => opened.insert(self.open_vault(of).map_err(Failed::ToOpen)?),
+                None => {
+                    let vault = open_vault(&self.own, &self.members, of);
+                    vault.map_err(Failed::ToOpen)?
+                }
             };
-            self.read_file(vault, of, name).map_err(Failed::ToRead)
+            let log = files::parse(name).is_some_and(|named| named.part == Part::Log);
+            let read = match log {
+                true => self.read_file(&mut vault, of, name),
+                false => {
+                    let object = vault.object(of.commit.generation, of.node, name);
+                    object.and_then(|object| self.feed_file(of, object, feed))
+                }
+            };
+            opened = Some(vault);
+            read.map_err(Failed::ToRead)
         });
-        let lost = opened.is_some_and(|v| v.into_disks().values().any(Remote::is_lost));
+        let lost = opened.is_some_and(is_lost);
         read.map_err(|error| match error {
             Failed::ToOpen(unread) => unread,
-            // Of its files some cannot be reached now, or this node has no room for it.
-            Failed::ToRead(error @ VaultError::Io(_)) => Unread::Later(error.to_string()),
-            Failed::ToRead(error) if lost => Unread::Later(error.to_string()),
-            Failed::ToRead(error) => Unread::Never(error.to_string()),
+            Failed::ToRead(error) => unread(&error, lost),
         })
     }
 
-    fn open_vault(&self, of: &Vaulted) -> Result<Vault<Remote>, Unread> {
-        let Some((group, _)) = of.commit.place(of.node) else {
-            return Err(Unread::Never(String::from("the vault's generation is without its node")));
-        };
-        let nodes: Vec<u32> = of.commit.groups[group].iter().map(|s| s.node).collect();
-        let live: Vec<u32> = {
-            let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-            nodes.iter().copied().filter(|n| members.iter().any(|m| m.0 == *n)).collect()
-        };
-        let tolerates = of.commit.scheme.tolerates();
-        if nodes.len() - live.len() > tolerates {
-            return Err(Unread::Gone);
-        }
-        let remote = |node| {
-            let remote = Remote::new(self.own.clone(), self.members.clone(), node, CONNECT);
-            (node, remote.ahead())
-        };
-        let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();
-        Ok(Vault::of((*of.commit).clone(), disks))
+    /// An image comes from now on. Each chunk is held against what was stored, and that was before
+    /// it went in: it is not read once more before it is restored, where each page is.
+    fn feed_file(&self, of: &Vaulted, object: Object, feed: &mut Feed) -> Result<(), VaultError> {
+        let path = self.images.join(&object.name);
+        let (bytes, hash) = (object.bytes, object.hash);
+        let (own, members, of) = (self.own.clone(), Arc::clone(&self.members), of.clone());
+        let source = Box::new(Stored { own, members, of, object, vault: None });
+        feed.add(Coming { path, bytes, hash, source })?;
+        Ok(())
     }
 
+    /// Reads a file whole.
     fn read_file(
         &self,
         vault: &mut Vault<Remote>,
@@ -103,11 +164,6 @@ impl Elsewhere {
             let mut to = BufWriter::new(file);
             vault.read(generation, of.node, name, &mut to)?;
             to.flush()?;
-            // Each chunk was held against what was stored, and that before it went in: it is not
-            // read again before it is restored, where each page is once more.
-            if let Ok(identity) = Image::identity_of(&unborn) {
-                pour::note_verified(identity);
-            }
             Ok(std::fs::rename(&unborn, self.images.join(name))?)
         });
         if read.is_err() {
@@ -119,16 +175,18 @@ impl Elsewhere {
 
 #[cfg(test)]
 mod tests {
+    use super::super::elsewhere::Wait;
     use super::*;
-    use crate::store::{Doors, Identity, Members, serve};
+    use crate::pour;
+    use crate::store::{Doors, serve};
     use crate::vault::{Door, Setup};
     use eyrie_control::auth::Key;
+    use eyrie_image::Image;
     use eyrie_tls::{Routes, Secret};
     use eyrie_vault::disk::Folder;
     use eyrie_vault::layout::Place;
     use std::net::TcpListener;
     use std::path::Path;
-    use std::sync::Arc;
     use std::time::Duration;
 
     /// What three nodes stored over these folders, node 1 these files.
@@ -168,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_out_of_the_vault_is_not_read_again_before_it_is_restored() {
+    fn what_comes_out_of_the_vault_is_restored_from_before_it_has_its_name() {
         let (folder, images) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let image = eyrie_image::fuzzing::sign(&[0; 200_000]).unwrap();
         let of = stored(folder.path(), &[("rank-2.gen-4", &image), ("rank-2.gen-4.log", b"log")]);
@@ -183,13 +241,16 @@ mod tests {
             rank: 2,
             archive_gone: Duration::ZERO,
             over: Arc::default(),
+            wait: Wait::All,
         };
         let fetch = Fetch { files: vec![4], from: None, log: true, vault: vec![of] };
-        assert!(elsewhere.unvault(&fetch).is_ok());
+        let Some(Ok(Some(feed))) = elsewhere.fetch_vaulted(&fetch) else { panic!("not read") };
         let path = images.path().join("rank-2.gen-4");
-        assert!(std::fs::read(&path).unwrap() == image);
         let identity = Image::identity_of(&path).unwrap();
-        assert!(pour::was_verified(&identity), "each chunk was held against its checksum");
+        assert!(pour::was_verified(&identity), "each chunk is held against its checksum");
         assert!(!pour::was_verified(&identity), "what lies there longer is read again");
+        assert_eq!(std::fs::read(images.path().join("rank-2.gen-4.log")).unwrap(), b"log");
+        feed.finish().unwrap();
+        assert!(std::fs::read(&path).unwrap() == image);
     }
 }

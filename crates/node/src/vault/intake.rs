@@ -5,6 +5,7 @@
 //! not read again, or a round would cost as much as all that its images build on.
 
 use crate::agent::{check_image_knowing, is_unread};
+use crate::feed;
 use crate::files::{self, Part, image_path};
 use eyrie_control::node::Choice;
 use eyrie_image::Image;
@@ -41,6 +42,8 @@ pub(super) fn look_into(
         Choice::Unfit(why) => Err(Flaw::Unread(why)),
         _ => Ok(()),
     };
+    // What still comes out of an earlier generation is not taken for a file that is missing.
+    images.iter().chain(goes_in).for_each(|(rank, file)| feed::settle(folder, *rank, &[*file]));
     for image in images {
         check(*image, &|_| true)?;
     }

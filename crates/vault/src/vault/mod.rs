@@ -77,7 +77,7 @@ pub struct Opened {
 }
 
 /// Picks which of so many messages arrives next; those between two members stay in order.
-pub type Order = Box<dyn FnMut(usize) -> usize>;
+pub type Order = Box<dyn FnMut(usize) -> usize + Send>;
 
 /// A generation that was begun.
 struct Begun {

@@ -249,7 +249,7 @@ impl<D: Disk> Vault<D> {
     }
 
     /// Bytes of an object from `at` on, as many as one chunk has.
-    pub(super) fn range(
+    pub fn range(
         &mut self,
         generation: u64,
         node: u32,
