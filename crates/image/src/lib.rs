@@ -88,6 +88,7 @@ mod freeze;
 #[doc(hidden)]
 pub mod fuzzing;
 mod growing;
+mod gothreads;
 mod hashes;
 mod heap;
 mod held;

@@ -15,6 +15,7 @@ use crate::clocks;
 use crate::error::RestoreError;
 use crate::family::Member;
 use crate::fault;
+use crate::gothreads;
 use crate::image::{Check, Image};
 use crate::interrupted;
 use crate::lazy::{Filling, Lazy, within};
@@ -333,6 +334,7 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
     let threads = child.threads();
     for (thread, made) in state.threads.iter().zip(&threads) {
         renumber(pid, thread, made.0)?;
+        gothreads::renumber(pid, thread, made.0)?;
     }
     let numbers = state.threads.iter().zip(&threads).map(|(thread, made)| (thread.tid, made.0));
     relock::renumber(pid, state, &numbers.collect::<Vec<_>>())?;

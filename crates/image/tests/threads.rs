@@ -8,7 +8,8 @@ use common::{
 };
 use eyrie_image::{FreezeError, Frozen, Image, RestoreSpec, restore};
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -45,6 +46,35 @@ fn threads_of_python() {
     let folder = tempfile::tempdir().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/threads.py");
     program_survives(folder.path(), &python.canonicalize().unwrap(), &[script, "3000"], 3);
+}
+
+const GO_PROGRAM: &str = "EYRIE_TEST_GO_PROGRAM";
+
+fn go_program(folder: &Path) -> PathBuf {
+    if let Some(built) = std::env::var_os(GO_PROGRAM) {
+        return built.into();
+    }
+    let program = folder.join("tight");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/tight.go");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(source).env("GOTOOLCHAIN", "local");
+    let built = go.current_dir(folder).status().expect("needs go");
+    assert!(built.success());
+    program
+}
+
+/// The runtime stops loops without a call by signals to threads, which it knows by number.
+#[test]
+fn threads_of_go() {
+    let folder = tempfile::tempdir().unwrap();
+    program_survives(folder.path(), &go_program(folder.path()), &["200"], 3);
+}
+
+#[test]
+fn threads_of_go_under_other_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = go_program(folder.path());
+    common::as_nobody_with("threads", &["threads_of_go"], 2, &[(GO_PROGRAM, &program)]);
 }
 
 #[test]

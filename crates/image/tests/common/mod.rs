@@ -498,6 +498,11 @@ fn copy(from: &Path, to: &Path) {
 /// Runs some tests of this test program once more, without privileges and with the page tables read
 /// in the old way; `count` of them must pass.
 pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
+    as_nobody_with(name, tests, count, &[]);
+}
+
+/// The same with copies of files, the paths of which are in variables.
+pub fn as_nobody_with(name: &str, tests: &[&str], count: usize, files: &[(&str, &Path)]) {
     // SAFETY: no arguments.
     if unsafe { libc::geteuid() } != 0 {
         println!("all tests of this file already run without privileges");
@@ -510,9 +515,15 @@ pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
     let built = folder.path().join("eyrie-restorer");
     copy(&std::env::current_exe().unwrap(), &exe);
     copy(restorer(), &built);
+    let copied = |&(variable, path): &(&str, &Path)| {
+        let to = folder.path().join(variable);
+        copy(path, &to);
+        (variable.to_string(), to)
+    };
     let output = Command::new(&exe)
         .arg("--nocapture")
         .args(tests)
+        .envs(files.iter().map(copied))
         .env("EYRIE_TEST_RESTORER", &built)
         .env("EYRIE_IMAGE_NO_PAGEMAP_SCAN", "1")
         .env("TMPDIR", folder.path())
