@@ -2,7 +2,10 @@
 
 use super::*;
 use eyrie_image::Image;
+use eyrie_vault::stream;
+use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 const PIECE: usize = 64 << 10;
 const LIMIT: Duration = Duration::from_secs(60);

@@ -111,7 +111,7 @@ impl Elsewhere {
                 false => self.fetch(&fetch.files, from, epoch)?.map(|()| None),
             };
             let found = match brought {
-                Ok(feed) => self.look_at(feed, generation, &check)?,
+                Ok(feed) => self.look_at(feed, generation, check)?,
                 Err(missed) => Err(missed),
             };
             let choice = match found {
