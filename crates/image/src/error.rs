@@ -171,6 +171,15 @@ pub enum ImageError {
     /// A checksum does not hold.
     #[error("checksum of {0} does not hold")]
     Checksum(String),
+    /// It is sealed, and this process has no key.
+    #[error("the image is encrypted, and there is no key for it here")]
+    Sealed,
+    /// It is not sealed, where all images are to be.
+    #[error("the image is not encrypted, and a key was given")]
+    Plain,
+    /// The key does not open it.
+    #[error("{0} was encrypted with another key, or was changed by somebody without it")]
+    Key(String),
     /// The image of a child process is not as it was.
     #[error("the image {} of its child process {pid}: {source}", path.display())]
     Child {

@@ -1,12 +1,17 @@
 //! The frame of an image file: header, section table, blocks. Bytes in `docs/formats/image.md`.
 
+use crate::seal::{Seal, Tag};
 use crate::wire::{self, Malformed, Reader, Wire, wire_struct};
+use std::io;
+use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
 /// Version of everything in the file.
 pub const VERSION: u32 = 6;
+/// The same in a file that is sealed ([`crate::seal`]).
+pub const SEALED_VERSION: u32 = 7;
 /// The oldest that is read: its state ends before the fields that later ones have put behind.
 pub const OLDEST_VERSION: u32 = 4;
 /// x86-64.
@@ -15,6 +20,9 @@ pub const MACHINE: u32 = 1;
 pub const HEADER_BYTES: u64 = 4096;
 /// Part of the header that has content; zeros follow.
 const HEADER_USED_BYTES: usize = 72;
+/// Behind that in a sealed file: its salt, and what header and section table are signed with.
+const SALT: Range<usize> = HEADER_USED_BYTES..HEADER_USED_BYTES + 16;
+const SIGNATURE: Range<usize> = SALT.end..SALT.end + 16;
 /// Most bytes of page data under one checksum.
 pub const BLOCK_BYTES: usize = 1 << 20;
 /// Largest caller's part, in bytes.
@@ -112,9 +120,9 @@ wire_struct! {
         pub stored: u32,
         /// One of [`codec`].
         pub codec: u32,
-        /// Zero.
+        /// Zero; of a sealed file the block's number for that.
         pub reserved: u32,
-        /// XXH3-128 of the pages.
+        /// XXH3-128 of the pages; of a sealed file the tag of the bytes in the file.
         pub hash: [u8; 16],
         /// XXH3-128 of the bytes in the file.
         pub stored_hash: [u8; 16],
@@ -177,6 +185,28 @@ pub fn header_page(header: &Header) -> Vec<u8> {
     page
 }
 
+/// The same of a sealed file, signed with its section table.
+pub fn sealed_header_page(header: &Header, table: &[u8], seal: &Seal) -> io::Result<Vec<u8>> {
+    let mut page = header_page(header);
+    let signature = seal.sign(&page[..HEADER_USED_BYTES], table)?;
+    page[SALT].copy_from_slice(&seal.salt());
+    page[SIGNATURE].copy_from_slice(&signature);
+    Ok(page)
+}
+
+/// The salt of a sealed file, and what it is signed with, from its header page.
+pub fn sealed_with(page: &[u8]) -> ([u8; 16], Tag) {
+    let (mut salt, mut signature) = ([0; 16], [0; 16]);
+    salt.copy_from_slice(&page[SALT]);
+    signature.copy_from_slice(&page[SIGNATURE]);
+    (salt, signature)
+}
+
+/// Whether header page and section table of a sealed file are what was signed.
+pub fn is_signed(page: &[u8], table: &[u8], signature: &Tag, seal: &Seal) -> bool {
+    seal.signed(&page[..HEADER_USED_BYTES], table, signature)
+}
+
 /// Why a header page is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BadHeader {
@@ -197,11 +227,12 @@ pub fn parse_header(page: &[u8]) -> Result<Header, BadHeader> {
         return Err(BadHeader::Magic);
     }
     // A later version may have another header; it must be named before it is found damaged.
-    if !(OLDEST_VERSION..=VERSION).contains(&header.version) {
+    if !(OLDEST_VERSION..=SEALED_VERSION).contains(&header.version) {
         return Err(BadHeader::Version(header.version));
     }
     let own = HEADER_USED_BYTES - 16;
-    let padding_holds = page[HEADER_USED_BYTES..].iter().all(|&b| b == 0);
+    let used = if header.version == SEALED_VERSION { SIGNATURE.end } else { HEADER_USED_BYTES };
+    let padding_holds = page[used..].iter().all(|&b| b == 0);
     if hash(&page[..own]) != header.hash || !padding_holds {
         return Err(BadHeader::Checksum);
     }

@@ -9,9 +9,10 @@ use crate::codec::Codec;
 use crate::error::ImageError;
 use crate::format::{
     self, BLOCK_BYTES, BadHeader, Block, HEADER_BYTES, Header, MAX_STATE_BYTES, MAX_TABLE_BYTES,
-    SECTIONS, Section, codec, section,
+    SEALED_VERSION, SECTIONS, Section, codec, section,
 };
 use crate::growing::{self, Growing};
+use crate::seal::{self, Key, Seal, TAG_BYTES};
 use crate::state::State;
 use crate::wire::{self, Reader, Wire};
 use std::fs::File;
@@ -39,11 +40,18 @@ pub struct Part {
     /// Length of the file.
     pub file_bytes: u64,
     version: u32,
+    /// If it is encrypted.
+    seal: Option<Seal>,
 }
 
 impl Part {
     /// Opens a file and checks its frame.
     pub fn open(path: &Path) -> Result<Part, ImageError> {
+        Part::open_with(path, seal::own_key())
+    }
+
+    /// The same of one that was sealed with this key, if there is one.
+    pub fn open_with(path: &Path, key: Option<&Key>) -> Result<Part, ImageError> {
         let fail = |source| ImageError::Read { path: path.to_path_buf(), source };
         let (file, growing) = growing::open(path).map_err(fail)?;
         let ready = |at, bytes| growing.as_ref().map_or(Ok(()), |g| g.wait(at, bytes));
@@ -65,6 +73,7 @@ impl Part {
         }
         ready(header.table_offset, found.saturating_sub(header.table_offset)).map_err(fail)?;
         let raw = raw_table(&file, &header, &fail)?;
+        let seal = seal_of(&page, header.version, &raw, key)?;
         let mut part = Part {
             table: section_table(&raw, &header)?,
             identity: format::identity(&page, &raw),
@@ -76,15 +85,16 @@ impl Part {
             direct: OnceLock::new(),
             file,
             growing,
+            seal,
         };
         part.blocks = part.list(section::BLOCKS, "block table", MAX_TABLE_BYTES)?;
-        part.starts = starts(&part.blocks, part.find(section::PAGES)?)?;
+        part.starts = starts(&part.blocks, part.find(section::PAGES)?, part.seal.is_some())?;
         Ok(part)
     }
 
     /// Opens the same file once more.
     pub fn again(&self) -> Result<Part, ImageError> {
-        Part::open(&self.path)
+        Part::open_with(&self.path, self.seal.as_ref().map(Seal::key))
     }
 
     /// Where it lies.
@@ -125,7 +135,8 @@ impl Part {
     /// Reads one section, whose checksum must hold.
     pub fn section(&self, kind: u32, name: &str, limit: u64) -> Result<Vec<u8>, ImageError> {
         let section = self.find(kind)?;
-        if section.bytes > limit {
+        let beside = self.seal.as_ref().map_or(0, |_| TAG_BYTES as u64);
+        if section.bytes > limit + beside {
             return Err(ImageError::Invalid(format!("{name} has {} bytes", section.bytes)));
         }
         // It lies inside the file, which bounds what is allocated.
@@ -134,7 +145,12 @@ impl Part {
         if format::hash(&bytes) != section.hash {
             return Err(ImageError::Checksum(format!("the {name}")));
         }
-        Ok(bytes)
+        match &self.seal {
+            Some(seal) if !seal.open_section(kind, &mut bytes) => {
+                Err(ImageError::Key(format!("the {name} of the image")))
+            }
+            _ => Ok(bytes),
+        }
     }
 
     /// Reads what it holds of the process besides its memory. It was not held against itself yet.
@@ -157,8 +173,8 @@ impl Part {
         Ok(list)
     }
 
-    /// Reads block `i` as it is stored, with the zeros behind it, and holds it against its
-    /// checksum.
+    /// Reads block `i` as it is stored, with the zeros behind it, holds it against its checksum,
+    /// and decrypts it if it is sealed.
     pub fn stored<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
         self.checked(i, to, |at, to| self.read_announced(i, to, at))
     }
@@ -184,11 +200,16 @@ impl Part {
         to.resize(bytes);
         let to = &mut to[..bytes];
         read(self.starts[i].1, to)?;
-        let (stored, padding) = to.split_at(block.stored as usize);
+        let (stored, padding) = to.split_at_mut(block.stored as usize);
         if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
             return Err(damaged(i));
         }
-        Ok(to)
+        match &self.seal {
+            Some(seal) if !seal.open_block(block.reserved, stored, &block.hash) => {
+                Err(ImageError::Key(format!("block {i} of the pages")))
+            }
+            _ => Ok(to),
+        }
     }
 
     fn read_past_cache(&self, i: usize, to: &mut [u8], at: u64) -> Result<(), ImageError> {
@@ -227,7 +248,8 @@ impl Part {
         let block = &self.blocks[i];
         to.resize(block.raw as usize, 0);
         let whole = codec.decode(block.codec, stored, to).map_err(|e| self.fail(e))?;
-        if !whole || format::hash(to) != block.hash {
+        // Of what is sealed the tag stands for both.
+        if !whole || (self.seal.is_none() && format::hash(to) != block.hash) {
             return Err(damaged(i));
         }
         Ok(())
@@ -282,6 +304,27 @@ fn raw_table(
     Ok(raw)
 }
 
+/// What opens a file, if it is to be sealed.
+fn seal_of(
+    page: &[u8],
+    version: u32,
+    table: &[u8],
+    key: Option<&Key>,
+) -> Result<Option<Seal>, ImageError> {
+    let key = match (version == SEALED_VERSION, key) {
+        (false, None) => return Ok(None),
+        (false, Some(_)) => return Err(ImageError::Plain),
+        (true, None) => return Err(ImageError::Sealed),
+        (true, Some(key)) => key,
+    };
+    let (salt, signature) = format::sealed_with(page);
+    let seal = Seal::of(key, salt).map_err(|e| ImageError::Other(e.to_string()))?;
+    match format::is_signed(page, table, &signature, &seal) {
+        true => Ok(Some(seal)),
+        false => Err(ImageError::Key("the image".into())),
+    }
+}
+
 /// The entries are those of [`SECTIONS`] in order, without gaps.
 fn section_table(raw: &[u8], header: &Header) -> Result<Vec<Section>, ImageError> {
     let invalid = |what: &str| ImageError::Invalid(what.into());
@@ -303,7 +346,7 @@ fn section_table(raw: &[u8], header: &Header) -> Result<Vec<Section>, ImageError
 }
 
 /// Where the blocks begin; they must make sense and fill their section.
-fn starts(blocks: &[Block], pages: &Section) -> Result<Vec<(u64, u64)>, ImageError> {
+fn starts(blocks: &[Block], pages: &Section, sealed: bool) -> Result<Vec<(u64, u64)>, ImageError> {
     let invalid = |i: usize| ImageError::Invalid(format!("block {i} is not valid"));
     let (mut page, mut at) = (0, pages.offset);
     let mut starts = vec![(page, at)];
@@ -311,12 +354,13 @@ fn starts(blocks: &[Block], pages: &Section) -> Result<Vec<(u64, u64)>, ImageErr
         let raw = u64::from(block.raw);
         let sized = raw > 0 && raw.is_multiple_of(PAGE_BYTES) && raw <= BLOCK_BYTES as u64;
         let coded = match block.codec {
-            codec::NONE => block.stored == block.raw && block.stored_hash == block.hash,
+            codec::NONE => block.stored == block.raw && (sealed || block.stored_hash == block.hash),
             codec::LZ4 | codec::ZSTD => block.stored > 0 && block.stored < block.raw,
             _ => false,
         };
         let end = at + padded(block);
-        if !sized || !coded || block.reserved != 0 || end > pages.offset + pages.bytes {
+        let numbered = sealed || block.reserved == 0;
+        if !sized || !coded || !numbered || end > pages.offset + pages.bytes {
             return Err(invalid(i));
         }
         page += raw / PAGE_BYTES;

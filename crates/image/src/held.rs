@@ -9,6 +9,7 @@
 //! changed.
 
 use crate::PAGE_BYTES;
+use crate::seal;
 use crate::state::orphan_of;
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -59,6 +60,8 @@ impl Held {
         let in_memory = || Store::Memory(RwLock::new(vec![UNKNOWN; end as usize]));
         let store = match end {
             0..=MAX_PAGES_IN_MEMORY => in_memory(),
+            // Nothing is to be on a disk by which it could be told what there is.
+            _ if seal::own_key().is_some() => in_memory(),
             _ => nameless(folder)
                 .or_else(|_| nameless_since(folder))
                 .map_or(Store::Nowhere, Store::File),

@@ -502,7 +502,7 @@ fn another_version_is_named() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let mut bytes = fs::read(&path).unwrap();
-    for version in [3, 7] {
+    for version in [3, 8] {
         bytes[8] = version;
         fs::write(&path, &bytes).unwrap();
         let named = format!("version {version}");

@@ -170,7 +170,7 @@ impl Shot {
         }
         self.refuse_if_let_go()?;
         self.close_descriptors()?;
-        let begin = || Ok(ImageWriter::to(Box::new(StreamSink::new(to)?)));
+        let begin = || ImageWriter::to(Box::new(StreamSink::new(to)?));
         let result = self.write(begin, None, meta, &mut Tracker::new(Tracking::Off));
         self.blame_death(result)
     }

@@ -1,16 +1,20 @@
 //! Writing an image: blocks by several threads, in the order of their pages, then the tables.
 
 use crate::PAGE_BYTES;
+use crate::aligned::Buffer;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{
-    self, Ancestor, Block, Extent, HEADER_BYTES, Header, MACHINE, MAGIC, Section, VERSION, section,
+    self, Ancestor, Block, Extent, HEADER_BYTES, Header, MACHINE, MAGIC, SEALED_VERSION, Section,
+    VERSION, section,
 };
 use crate::pack::{Packed, Tuner};
+use crate::seal::{self, Key, Seal};
 use crate::sink::{FileSink, Sink, Tap, TappedSink};
 use crate::state::State;
 use crate::wire::{self, Wire};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -22,6 +26,8 @@ pub struct ImageWriter<'a> {
     sink: Box<dyn Sink + 'a>,
     progress: Mutex<Progress>,
     turn_passed: Condvar,
+    /// If it is encrypted, and how many blocks are.
+    seal: Option<(Seal, AtomicU32)>,
     /// Decides about compression.
     pub tuner: Tuner,
 }
@@ -70,7 +76,7 @@ pub struct Turn<'w, 'a> {
 impl<'a> ImageWriter<'a> {
     /// Starts the image `path`.
     pub fn create(path: &Path) -> Result<ImageWriter<'a>, CaptureError> {
-        Ok(ImageWriter::to(Box::new(FileSink::create(path)?)))
+        ImageWriter::to(Box::new(FileSink::create(path)?))
     }
 
     /// The same, which a tap takes as well, if there is one; then the file is not forced to the
@@ -81,17 +87,28 @@ impl<'a> ImageWriter<'a> {
     ) -> Result<ImageWriter<'a>, CaptureError> {
         let Some(tap) = tap else { return ImageWriter::create(path) };
         let file = FileSink::create_fleeting(path)?;
-        Ok(ImageWriter::to(Box::new(TappedSink::new(file, tap))))
+        ImageWriter::to(Box::new(TappedSink::new(file, tap)))
     }
 
     /// Starts an image that goes to `sink`.
-    pub fn to(sink: Box<dyn Sink + 'a>) -> ImageWriter<'a> {
-        ImageWriter {
+    pub fn to(sink: Box<dyn Sink + 'a>) -> Result<ImageWriter<'a>, CaptureError> {
+        ImageWriter::sealed_to(sink, seal::own_key())
+    }
+
+    /// The same of one that is sealed with this key, if there is one.
+    pub fn sealed_to(
+        sink: Box<dyn Sink + 'a>,
+        key: Option<&Key>,
+    ) -> Result<ImageWriter<'a>, CaptureError> {
+        let seal = key.map(Seal::new).transpose();
+        let seal = seal.map_err(|source| CaptureError::Os { what: "random bytes", source })?;
+        Ok(ImageWriter {
             sink,
+            seal: seal.map(|seal| (seal, AtomicU32::new(0))),
             progress: Mutex::default(),
             turn_passed: Condvar::new(),
             tuner: Tuner::from_environment(),
-        }
+        })
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -123,8 +140,28 @@ impl<'a> ImageWriter<'a> {
     /// Appends a block while no turns are taken.
     #[cfg(test)]
     pub fn append(&self, packed: &Packed<'_>) -> Result<(), CaptureError> {
+        let mut room = Buffer::default();
+        let sealed = self.seal(packed, &mut room)?;
         let progress = self.progress();
-        self.store(progress, packed)
+        self.store(progress, sealed.as_ref().unwrap_or(packed))
+    }
+
+    /// Seals a block in `room`, if this image is sealed.
+    fn seal<'r>(
+        &self,
+        packed: &Packed<'_>,
+        room: &'r mut Buffer,
+    ) -> Result<Option<Packed<'r>>, CaptureError> {
+        let Some((seal, count)) = &self.seal else { return Ok(None) };
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        let (stored, padded) = (packed.block.stored as usize, packed.padded.len());
+        room.resize(padded);
+        room[..padded].copy_from_slice(packed.padded);
+        let tag = seal.close_block(number, &mut room[..stored]);
+        let hash = tag.map_err(|source| CaptureError::Os { what: "encrypt a block", source })?;
+        let stored_hash = format::hash(&room[..stored]);
+        let block = Block { reserved: number, hash, stored_hash, ..packed.block.clone() };
+        Ok(Some(Packed { block, padded: &room[..padded] }))
     }
 
     /// Stores a block behind the others. In order where the sink wants that; else the lock is let
@@ -159,7 +196,9 @@ impl<'a> ImageWriter<'a> {
     /// Writes the tables, makes everything durable and gives it its name.
     pub fn commit(mut self, contents: &Contents<'_>) -> Result<Written, CaptureError> {
         let progress = std::mem::take(&mut *self.progress());
-        let mut tail = Tail { sink: &*self.sink, at: HEADER_BYTES, table: Vec::new() };
+        let seal = self.seal.take().map(|(seal, _)| seal);
+        let seal = seal.as_ref();
+        let mut tail = Tail { sink: &*self.sink, seal, at: HEADER_BYTES, table: Vec::new() };
         tail.note(section::PAGES, progress.page_bytes, [0; 16]);
         tail.list(section::BLOCKS, &progress.blocks)?;
         tail.bytes(section::ANCESTORS, &wire::encode(&contents.ancestors.to_vec()))?;
@@ -170,7 +209,7 @@ impl<'a> ImageWriter<'a> {
         self.sink.put(&table, at).map_err(|e| self.sink.error(e))?;
         let header = Header {
             magic: MAGIC,
-            version: VERSION,
+            version: if seal.is_some() { SEALED_VERSION } else { VERSION },
             machine: MACHINE,
             file_bytes: at + table.len() as u64,
             table_offset: at,
@@ -180,7 +219,11 @@ impl<'a> ImageWriter<'a> {
             hash: [0; 16],
         };
         fault::point(fault::TABLES_WRITTEN)?;
-        let page = format::header_page(&header);
+        let page = match seal {
+            None => format::header_page(&header),
+            Some(seal) => format::sealed_header_page(&header, &table, seal)
+                .map_err(|source| CaptureError::Os { what: "sign the image", source })?,
+        };
         self.sink.finish(&page)?;
         Ok(Written { bytes: header.file_bytes, identity: format::identity(&page, &table) })
     }
@@ -189,6 +232,7 @@ impl<'a> ImageWriter<'a> {
 /// The sections behind the pages, on their way into the sink.
 struct Tail<'s> {
     sink: &'s dyn Sink,
+    seal: Option<&'s Seal>,
     /// Where the next one begins.
     at: u64,
     /// The section table so far.
@@ -202,14 +246,32 @@ impl Tail<'_> {
     }
 
     fn bytes(&mut self, kind: u32, bytes: &[u8]) -> Result<(), CaptureError> {
+        match self.seal {
+            None => self.section(kind, bytes),
+            Some(seal) => self.sealed(kind, bytes.to_vec(), seal),
+        }
+    }
+
+    fn sealed(&mut self, kind: u32, mut bytes: Vec<u8>, seal: &Seal) -> Result<(), CaptureError> {
+        let closed = seal.close_section(kind, &mut bytes);
+        closed.map_err(|source| CaptureError::Os { what: "encrypt a table", source })?;
+        self.section(kind, &bytes)
+    }
+
+    fn section(&mut self, kind: u32, bytes: &[u8]) -> Result<(), CaptureError> {
         self.sink.put(bytes, self.at).map_err(|e| self.sink.error(e))?;
         self.note(kind, bytes.len() as u64, format::hash(bytes));
         Ok(())
     }
 
     /// Elements one after the other; their number follows from the section's length. Not encoded
-    /// all at once: there can be a million.
+    /// all at once, unless they are sealed: there can be a million.
     fn list<T: Wire>(&mut self, kind: u32, items: &[T]) -> Result<(), CaptureError> {
+        if let Some(seal) = self.seal {
+            let mut bytes = Vec::with_capacity(items.len() * T::MIN_BYTES + seal::TAG_BYTES);
+            items.iter().for_each(|item| item.put(&mut bytes));
+            return self.sealed(kind, bytes, seal);
+        }
         let (mut hash, mut bytes, mut part) = (Xxh3::new(), 0, Vec::new());
         for items in items.chunks(PART_ITEMS) {
             part.clear();
@@ -232,6 +294,10 @@ impl Turn<'_, '_> {
         note: impl FnOnce(u64),
     ) -> Result<bool, CaptureError> {
         let writer = self.writer;
+        // Before it is its turn: others do the same meanwhile.
+        let mut room = Buffer::default();
+        let sealed = packed.map(|packed| writer.seal(packed, &mut room)).transpose()?.flatten();
+        let packed = sealed.as_ref().or(packed);
         let mut progress = writer.progress();
         while progress.next != self.number && !progress.broken {
             progress = writer.turn_passed.wait(progress).unwrap_or_else(|e| e.into_inner());
