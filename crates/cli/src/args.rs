@@ -469,6 +469,10 @@ pub struct Restart {
     /// File with the key of a job that was brought to an object store with eyrie run --save-key
     #[arg(long, value_name = "FILE")]
     pub save_key: Option<PathBuf>,
+    /// File with the key of a job that was started with eyrie run --encrypt-at-rest=FILE [default:
+    /// where it was]
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    pub encrypt_at_rest: Option<PathBuf>,
     #[command(flatten)]
     pub ignored: Ignored,
     /// On these nodes: a router, which is a node more, for each N ranks (eyrie run --ft routed); of

@@ -49,6 +49,12 @@ pub fn anywhere(run: &Run) -> Result<(), Failure> {
     if run.save_every.is_some() && run.ft == FtMode::None {
         return refuse("--save-every saves checkpoints, and with --ft none there are none");
     }
+    if run.save_every.is_some() && run.at_rest.goes_with_nodes() {
+        return refuse(
+            "--save-every saves what can be read when the nodes are gone, and their keys are gone \
+             with them: give --encrypt-at-rest=FILE with a key, or leave one out",
+        );
+    }
     let transport = run.guard.transport(Transport::Tcp);
     run.guard.check(run.guard.tls, &transport).or_else(refuse)
 }

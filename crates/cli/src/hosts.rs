@@ -187,7 +187,7 @@ pub fn pointless(run: &Run, joins: bool) -> Option<&'static str> {
         ("--join-limit", !joins && run.reach.join_limit.is_some()),
         ("--oversubscribe", run.reach.oversubscribe),
         ("--save-every", run.save_every.is_some()),
-        ("--encrypt-at-rest", run.at_rest.encrypt_at_rest),
+        ("--encrypt-at-rest", run.at_rest.encrypt_at_rest.is_some()),
         ("--controller-limit", run.controller_limit.is_some()),
         ("--ha", run.ha.ha.is_some()),
     ];

@@ -165,7 +165,7 @@ fn prepare(run: &Run, size: u32) -> Result<Prepared, Failure> {
     // Refuses what belongs to it: it itself is refused above.
     standby::wanted(run, false)?;
     let program = launch::program_elsewhere(&run.command)?;
-    let spec = launch::describe(run, size, &program);
+    let spec = launch::describe(run, size, &program, run.at_rest.spec()?);
     launch::check_store(&spec)?;
     let binary = launch::own_binary(spec.ft)?;
     let addresses = hosts::own_addresses(run.reach.address.as_deref())?;

@@ -20,7 +20,8 @@ use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
 use eyrie_control::{
-    Appended, Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Orphans, Transport,
+    Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Orphans,
+    Transport,
 };
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
@@ -119,7 +120,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         clusters,
         ha,
         manner: manner(run, domains),
-        ..describe(run, ranks, &program)
+        ..describe(run, ranks, &program, run.at_rest.spec()?)
     };
     for text in keeping::not_borne(&spec).into_iter().chain(clusters::not_borne(&spec)) {
         eprintln!("eyrie: {text}");
@@ -141,7 +142,7 @@ pub fn mode(run: &Run, nodes: u32) -> Ft {
 }
 
 /// The job that `run` asks for, on one node.
-pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
+pub fn describe(run: &Run, ranks: u32, program: &Path, at_rest: AtRest) -> JobSpec {
     let ft = mode(run, 0);
     let vault = run.vault.unwrap_or(Scheme::Partner);
     JobSpec {
@@ -194,7 +195,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         transport: run.guard.transport(Transport::Tcp),
         save_every_ms: run.save_every.map_or(0, Saving::millis),
         save_every_generations: run.save_every.map_or(0, Saving::generations),
-        encrypted: run.at_rest.encrypt_at_rest,
+        at_rest,
         grace_ms: grace_ms(run.grace, run.nodes.is_none()),
         save_to: run.save_to.clone(),
         save_rate_bytes: run.save_rate.unwrap_or(0),
@@ -276,7 +277,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         transport: Transport::Tcp,
         save_every_ms: 0,
         save_every_generations: 0,
-        encrypted: false,
+        at_rest: AtRest::Plain,
         grace_ms: 0,
         save_to: None,
         save_rate_bytes: 0,
@@ -347,7 +348,7 @@ fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
     let binary = own_binary(spec.ft)?;
     check_store(&spec)?;
     let home = home::home()?;
-    if spec.encrypted && spec.hosts.is_none() {
+    if spec.at_rest == AtRest::Kernel && spec.hosts.is_none() {
         at_rest::check(&home)?;
     }
     let folder = home::create(&home)?;

@@ -5,9 +5,10 @@ use crate::clusters;
 use crate::console;
 use crate::hosts::{self, Wish};
 use crate::launch;
+use crate::saving;
 use crate::vault;
 use anyhow::{Context, anyhow};
-use eyrie_control::{ClientMsg, Ft, JobSpec, StoredFile};
+use eyrie_control::{AtRest, ClientMsg, Ft, JobSpec, StoredFile};
 use eyrie_node::depot::{Depot, Fetched};
 use eyrie_node::home;
 use eyrie_node::placement::Map;
@@ -52,6 +53,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     if let Some(key) = &args.save_key {
         spec.save_key = Some(launch::key_path(key));
     }
+    spec.at_rest = key_again(args, &spec.at_rest)?;
     spec.appended = args.appended.map_or(spec.appended, Into::into);
     spec.orphans = args.orphans.map_or(spec.orphans, Into::into);
     spec.tls = spec.tls || args.guard.tls;
@@ -77,6 +79,26 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     }
     let order = ClientMsg::Restart(Box::new(spec));
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)
+}
+
+/// The key for what nodes store has to be there, and to be the one of before.
+fn key_again(args: &Restart, before: &AtRest) -> Result<AtRest, Failure> {
+    let refuse = |text: String| Err(Failure::new(USAGE, anyhow!(text)));
+    let (file, mark) = match (before, &args.encrypt_at_rest) {
+        (AtRest::Keyed { mark, .. }, Some(file)) => (file.as_path(), mark),
+        (AtRest::Keyed { file, mark }, None) => (Path::new(file), mark),
+        (before, None) => return Ok(before.clone()),
+        (_, Some(_)) => {
+            return refuse("--encrypt-at-rest: the job was saved without a key".into());
+        }
+    };
+    match saving::keyed(file)? {
+        AtRest::Keyed { mark: found, .. } if found != *mark => {
+            let file = file.display();
+            refuse(format!("--encrypt-at-rest={file}: the job was saved with another key"))
+        }
+        keyed => Ok(keyed),
+    }
 }
 
 /// Refuses to keep logs that are not there, or are of no use to `eyrie replay`. What was taken when

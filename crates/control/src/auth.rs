@@ -7,6 +7,7 @@
 //! Pure: bytes in and out. Kept true: a hello has a fixed length, so nothing that was not checked
 //! decides how much is read.
 
+use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
 /// Bytes of a job's key.
@@ -22,7 +23,7 @@ const MAGIC: [u8; 8] = *b"EYRIENET";
 const VERSION: u32 = 1;
 
 /// The key of a job.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key(pub [u8; KEY_BYTES]);
 
 impl Key {

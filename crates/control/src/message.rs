@@ -207,8 +207,8 @@ pub struct JobSpec {
     pub save_rate_bytes: u64,
     /// ... encrypted with the key in this file.
     pub save_key: Option<String>,
-    /// Nodes have the kernel encrypt what they store, each with a key of its own.
-    pub encrypted: bool,
+    /// Who can read what nodes store.
+    pub at_rest: AtRest,
     /// Features of the processor that a node may lack, although a rank that comes to it seems to
     /// use them.
     pub ignore_features: Vec<String>,
@@ -227,6 +227,33 @@ pub enum Orphans {
     Refuse,
     /// They are not part of it.
     Leave,
+}
+
+/// How what nodes store is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AtRest {
+    Plain,
+    /// By their kernels, each with a key of its own.
+    Kernel,
+    /// By their daemons, with a key of the job that is in no file.
+    Sealed,
+    /// The same with the key in this file on the controller's machine; `mark` tells it from others.
+    Keyed {
+        file: String,
+        mark: [u8; 16],
+    },
+}
+
+impl AtRest {
+    /// Whether the daemons do it.
+    pub fn is_sealed(&self) -> bool {
+        matches!(self, AtRest::Sealed | AtRest::Keyed { .. })
+    }
+
+    /// Whether nobody can read it when the nodes are gone.
+    pub fn goes_with_nodes(&self) -> bool {
+        matches!(self, AtRest::Kernel | AtRest::Sealed)
+    }
 }
 
 /// Whether that is cut off.

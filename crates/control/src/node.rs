@@ -5,6 +5,7 @@
 //! order in which they were sent; what concerns a process bears the number of its start, so that a
 //! message that crossed its end is known as late.
 
+use crate::auth::Key;
 use crate::depot::Delivered;
 use crate::far::{End, Joint, Rejoin, Rejoined};
 use crate::message::{JobSpec, Stream};
@@ -60,6 +61,8 @@ pub struct Enlist {
     /// where.
     pub gateway: Option<(u64, SocketAddr)>,
     pub spec: JobSpec,
+    /// What it stores is encrypted with this.
+    pub at_rest: Option<Key>,
 }
 
 /// What `eyrie __host` reads from its standard input, behind a frame that holds `PROTOCOL`. The
@@ -272,6 +275,8 @@ pub enum ToNode {
     Inspect(Inspection),
     /// What each node fails together with, also such as are to join.
     Domains { names: Vec<String> },
+    /// This controller does not know what nodes encrypt with. Answered by `AtRest`.
+    TellAtRest,
 }
 
 impl ToNode {
@@ -640,6 +645,8 @@ pub enum FromNode {
     Inspected(Report),
     /// A connection from here to another node is wanted and does not come about, or does again.
     Unreached(Unreached),
+    /// What this job's nodes encrypt with.
+    AtRest(Key),
 }
 
 /// Another node that one does not reach.

@@ -16,6 +16,7 @@ use crate::membership::Member;
 use crate::netns::{self, Bridge};
 use crate::reap;
 use crate::recovery::ARCHIVE;
+use crate::sealing;
 use crate::spawn;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::wire::{self, Beat, End, Fleet, Limits};
@@ -24,7 +25,7 @@ use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::gateway::{Clusters, HOME};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
-use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
+use eyrie_control::{AtRest, FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::led;
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, prepare};
@@ -95,6 +96,8 @@ pub struct Crew {
     pub folder: PathBuf,
     pub spec: JobSpec,
     pub secret: Secret,
+    /// What daemons encrypt with what they store, if it is known here.
+    at_rest: Option<Key>,
     pub reign: u64,
     /// Where the controller listens.
     pub addresses: Vec<SocketAddr>,
@@ -155,6 +158,7 @@ impl Crew {
         let own = Own::new(FIRST_REIGN, vouch.clone(), &spec.clusters);
         let listen = |place| listen(SocketAddr::new(place, 0), &secret, job, &own, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
+        let at_rest = at_rest_key(&spec.at_rest)?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         let turned_away = Arc::default();
         let reign = FIRST_REIGN;
@@ -163,6 +167,7 @@ impl Crew {
             folder,
             spec,
             secret,
+            at_rest,
             reign,
             addresses,
             lifeline,
@@ -186,6 +191,8 @@ impl Crew {
         let again = || Bridge::again(job, clusters, daemons);
         let bridge = head.spec.netns.then(again).transpose()?;
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
+        // It is in no journal: else nodes tell it.
+        let at_rest = at_rest_key_again(&head.spec.at_rest);
         let places = head.addresses.iter();
         let own = Own::new(head.reign, vouch.clone(), &head.spec.clusters);
         let addresses = places.map(|at| listen(*at, &secret, job, &own, tell));
@@ -198,6 +205,7 @@ impl Crew {
             folder,
             spec,
             secret,
+            at_rest,
             reign,
             addresses,
             lifeline,
@@ -206,6 +214,16 @@ impl Crew {
             vouch,
             own,
         })
+    }
+
+    /// Whether nodes encrypt with what this controller does not know.
+    pub fn lacks_at_rest(&self) -> bool {
+        self.spec.at_rest.is_sealed() && self.at_rest.is_none()
+    }
+
+    /// A node tells what all encrypt with.
+    pub fn learn_at_rest(&mut self, key: Key) {
+        self.at_rest.get_or_insert(key);
     }
 
     /// What a daemon is told.
@@ -226,6 +244,7 @@ impl Crew {
             controller,
             gateway,
             spec: self.spec.clone(),
+            at_rest: self.at_rest.clone(),
         }
     }
 
@@ -350,6 +369,10 @@ impl Crew {
         epoch: u64,
         gateway: Option<(u64, SocketAddr)>,
     ) -> io::Result<Daemon> {
+        if self.lacks_at_rest() {
+            let why = "no node has told this controller yet what all encrypt with";
+            return Err(io::Error::other(why));
+        }
         match &self.spec.hosts {
             Some(hosts) => self.start_there(hosts, (node, epoch), gateway),
             None => self.start_here(node, epoch, gateway),
@@ -409,6 +432,22 @@ impl Crew {
         let born = reap::born(pid).unwrap_or(0);
         Ok(Daemon { pid, pidfd, epoch, born, site: Site::Here(folder) })
     }
+}
+
+/// The key for what the nodes of a new job store.
+fn at_rest_key(at_rest: &AtRest) -> io::Result<Option<Key>> {
+    match at_rest {
+        AtRest::Plain | AtRest::Kernel => Ok(None),
+        AtRest::Sealed => Key::new().map(Some),
+        AtRest::Keyed { file, mark } => sealing::begin_with(Path::new(file), mark).map(Some),
+    }
+}
+
+/// The same of a job whose controller is dead, if a file has it.
+fn at_rest_key_again(at_rest: &AtRest) -> Option<Key> {
+    let AtRest::Keyed { file, mark } = at_rest else { return None };
+    let key = sealing::begin_with(Path::new(file), mark);
+    key.inspect_err(|error| tracing::warn!("the key for what nodes store: {error}")).ok()
 }
 
 /// Listens for daemons at an address of this machine.

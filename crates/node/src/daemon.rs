@@ -13,14 +13,15 @@ use crate::lodging;
 use crate::points;
 use crate::post::Post;
 use crate::reap;
+use crate::sealing;
 use crate::spawn::Prefix;
 use crate::store::{self, Doors, Identity, Members};
 use crate::vault::{Door, Setup};
-use eyrie_control::Decoder;
 use eyrie_control::auth::{AuthError, Key};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::gateway::{Clusters, HOME};
 use eyrie_control::node::Enlist;
+use eyrie_control::{AtRest, Decoder};
 use eyrie_tls::{Routes, Secret};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -48,6 +49,8 @@ pub enum DaemonError {
     Controller(#[from] AuthError),
     #[error(transparent)]
     AtRest(#[from] AtRestError),
+    #[error("it is told no key for what it is to encrypt")]
+    NoKey,
     #[error(transparent)]
     Ha(#[from] HaError),
     #[error(transparent)]
@@ -108,12 +111,16 @@ fn heed_signals(hear: &mpsc::UnboundedSender<agent::Msg>) -> io::Result<()> {
     Ok(())
 }
 
-fn make_storage(folder: &Path, encrypted: bool) -> Result<(), DaemonError> {
+fn make_storage(folder: &Path, at_rest: &AtRest, key: Option<&Key>) -> Result<(), DaemonError> {
     std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
-    if encrypted {
+    if *at_rest == AtRest::Kernel {
         at_rest::encrypt(folder)?;
     }
-    Ok(())
+    match key {
+        Some(key) => sealing::begin(&key.0).map_err(os("the key for what it stores")),
+        None if at_rest.is_sealed() => Err(DaemonError::NoKey),
+        None => Ok(()),
+    }
 }
 
 /// What is known of the ways to others before the controller says more: the gateway that leads to
@@ -145,7 +152,7 @@ fn caller(enlist: &Enlist, routes: &Routes) -> Result<Caller, DaemonError> {
 
 /// Returns whether its storage is to be kept.
 async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, DaemonError> {
-    make_storage(folder, enlist.spec.encrypted)?;
+    make_storage(folder, &enlist.spec.at_rest, enlist.at_rest.as_ref())?;
     let routes = routes_from(enlist.node, enlist.gateway, &enlist.spec.clusters);
     let caller = caller(&enlist, &routes)?;
     let Enlist { job, node, epoch, spec, .. } = enlist;

@@ -47,6 +47,7 @@ pub mod program;
 mod reap;
 pub mod replay;
 pub mod saved;
+pub mod sealing;
 pub mod serve;
 mod sign;
 pub mod spawn;

@@ -203,7 +203,7 @@ pub(crate) mod tests {
             transport: eyrie_control::Transport::Tcp,
             save_every_ms: 0,
             save_every_generations: 0,
-            encrypted: false,
+            at_rest: eyrie_control::AtRest::Plain,
             grace_ms: 0,
             save_to: None,
             save_rate_bytes: 0,

@@ -15,10 +15,11 @@ use crate::outlet::Outlet;
 use crate::points;
 use crate::reap;
 use crate::saved::SavedJob;
+use crate::sealing;
 use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::gateway::MAX_CLUSTERS;
-use eyrie_control::{ClientMsg, Decoder, Ft, JobSpec, NodeMsg, PROTOCOL, Transport};
+use eyrie_control::{AtRest, ClientMsg, Decoder, Ft, JobSpec, NodeMsg, PROTOCOL, Transport};
 use eyrie_protocol::halt::Holder;
 use std::fs::File;
 use std::io;
@@ -286,6 +287,9 @@ fn begin(
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
     let saved = restart.then(|| take_up(folder)).transpose()?;
+    if let AtRest::Keyed { file, mark } = &spec.at_rest {
+        sealing::begin_with(Path::new(file), mark).map_err(BeginError::Daemon)?;
+    }
     let images = folder.join(home::IMAGES);
     let segment = saved.as_ref().map(|s| s.segment_file(folder));
     let place = agent::Place { id: id.to_string(), images, prefix, segment };

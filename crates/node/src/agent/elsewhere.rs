@@ -11,13 +11,13 @@ use crate::feed::{Feed, Unread};
 use crate::files::{self, image_path, log_of};
 use crate::pour;
 use crate::recovery::{ARCHIVE, VAULT};
+use crate::sealing;
 use crate::store::{Client, Identity, Members, StoreError};
 use crate::tries::{PATIENCE, PAUSE, Tries};
 use eyrie_control::node::{Choice, Fault, Fetch};
 use eyrie_image::Image;
 use eyrie_ledger::saved;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -158,7 +158,7 @@ impl Elsewhere {
 
     fn check_log(&self, generation: u32, job: &str) -> Result<(), MoveError> {
         let path = log_of(&image_path(&self.images, self.rank, generation));
-        saved::load(&File::open(path)?, job)?;
+        saved::load(&sealing::open(&path)?, job)?;
         Ok(())
     }
 

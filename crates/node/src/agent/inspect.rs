@@ -11,6 +11,7 @@ use super::elsewhere::{Elsewhere, Wait};
 use super::{Agent, Msg, unfit};
 use crate::feed;
 use crate::files::{self, image_path, log_of};
+use crate::sealing;
 use crate::store::{Identity, Members};
 use crate::vault::Pace;
 use eyrie_control::node::{Choice, FromNode};
@@ -291,7 +292,7 @@ impl Pass {
             true => Flaw::Unread(format!("its log: {error}")),
             false => Flaw::Damage(format!("its log: {error}")),
         };
-        let log = File::open(log_of(&path)).map_err(|e| failed(&e))?;
+        let log = sealing::open(&log_of(&path)).map_err(|e| failed(&e))?;
         let bytes = log.metadata().map_err(|e| failed(&e))?.len();
         self.wait(bytes).map_err(|e| failed(&e))?;
         saved::load(&log, &self.job).map(drop).map_err(|error| match &error {

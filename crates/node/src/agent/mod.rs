@@ -39,6 +39,7 @@ use crate::cores::Set;
 use crate::futex::{self, Bell};
 use crate::hold::Hold;
 use crate::reap;
+use crate::sealing;
 use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
@@ -412,6 +413,7 @@ impl Agent {
             ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
             ToNode::Vault(order) => self.order_vault(order),
             ToNode::Inspect(order) => self.inspect(order),
+            ToNode::TellAtRest => self.tell_at_rest(),
             ToNode::Members { members } => self.set_members(&members),
             ToNode::Homes { homes } => self.set_homes(&homes),
             ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),
@@ -657,7 +659,7 @@ fn load_segment(
     spec: &JobSpec,
     path: &Path,
 ) -> Result<(OwnedFd, Arc<Segment>), BeginError> {
-    let file = std::fs::File::open(path).map_err(|e| BeginError::File(path.into(), e))?;
+    let file = sealing::open(path).map_err(|e| BeginError::File(path.into(), e))?;
     let (fd, segment) =
         saved::load_all(&file, id).map_err(|e| BeginError::Saved(path.into(), e))?;
     if segment.geometry() != Geometry::new(spec.size, spec.log_limit_bytes) {

@@ -12,6 +12,7 @@ use crate::invited::{Invited, Token};
 use crate::membership::Member;
 use crate::points;
 use crate::pour::{self, Poured};
+use crate::sealing;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
@@ -250,12 +251,11 @@ impl Agent {
         let work = move || {
             let log = log_of(&path);
             let saved = fd.map(File::from).and_then(|fd| {
-                let mut to = File::options().write(true).create(true).truncate(true).open(&log)?;
                 // Of a rank that moves it need not outlive this machine.
                 let lasting = copy.key.is_none();
-                match copy.log {
-                    None => saved::save_streams(&fd, &segment, rank, &to, lasting),
-                    Some(Sent::Inner(held)) => saved::save_held(&fd, &segment, rank, held, &to),
+                sealing::create(&log, lasting, |mut to| match copy.log {
+                    None => saved::save_streams(&fd, &segment, rank, to, lasting),
+                    Some(Sent::Inner(held)) => saved::save_held(&fd, &segment, rank, held, to),
                     Some(Sent::All(mut sent)) => {
                         sent.rewind()?;
                         let bytes = io::copy(&mut sent, &mut to)?;
@@ -264,7 +264,7 @@ impl Agent {
                         }
                         Ok(bytes)
                     }
-                }
+                })
             });
             let _ = tell.send(Msg::LogsRead);
             let result = saved.map_err(NotThere::once).and_then(|_| {
@@ -370,7 +370,7 @@ impl Agent {
         if from.generation == 0 {
             return Ok(());
         }
-        let log = File::open(log_of(&self.image_file(rank, from.generation)))?;
+        let log = sealing::open(&log_of(&self.image_file(rank, from.generation)))?;
         let loaded = saved::load(&log, &self.place.id)?;
         saved::install(&loaded, &self.segment, &to)?;
         for dst in (0..self.size()).filter(|dst| to(*dst)) {

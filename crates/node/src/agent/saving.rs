@@ -6,12 +6,12 @@
 
 use super::{Agent, Msg};
 use crate::replay;
+use crate::sealing;
+use eyrie_control::auth::Key;
 use eyrie_control::node::{FromNode, Written};
 use eyrie_ledger::saved::{self, From, Recorded};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -44,8 +44,8 @@ impl Agent {
         let path = replay::log_path(&self.place.images, rank);
         let tell = self.tell.clone();
         let write = move || {
-            let result = create(&path)
-                .and_then(|to| saved::save(&file, &segment, rank, &from, &output, &to));
+            let save = |to: &File| saved::save(&file, &segment, rank, &from, &output, to);
+            let result = sealing::create(&path, true, save);
             if result.is_err() {
                 let _ = std::fs::remove_file(&path);
             }
@@ -61,10 +61,8 @@ impl Agent {
         let path = self.place.images.join(&name);
         let file = self.segment_fd.try_clone().map(File::from);
         self.save_in_thread(name, move || {
-            let to = create(&path)?;
-            let bytes = saved::save_all(&file?, &segment, &to)?;
-            to.sync_all()?;
-            Ok(bytes)
+            let file = file?;
+            sealing::create(&path, true, |to| saved::save_all(&file, &segment, to))
         });
     }
 
@@ -92,15 +90,16 @@ impl Agent {
         started.is_ok()
     }
 
+    /// A controller has to know what nodes encrypt with, for those that are still to come.
+    pub(super) fn tell_at_rest(&self) {
+        if let Some(key) = sealing::key() {
+            self.say(FromNode::AtRest(Key(*key)));
+        }
+    }
+
     pub(super) fn log_saved(&mut self, rank: u32) {
         let Some(thread) = self.rank(rank).saving.take() else { return };
         let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("it failed")));
         self.say(FromNode::Saved { rank, error: result.err().map(|e| e.to_string()) });
     }
-}
-
-/// Makes a file that only its owner reads.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true).mode(0o600).open(path)
 }

@@ -13,8 +13,9 @@
 
 use super::capture::Wanted;
 use super::network::{Copy, Sent};
-use super::{Agent, Msg, saving};
+use super::{Agent, Msg};
 use crate::checkpoint::{GoOn, Stands};
+use crate::sealing;
 use eyrie_control::Ft;
 use eyrie_control::far::{End, Joint};
 use eyrie_control::node::{FromNode, SetPart};
@@ -119,10 +120,11 @@ impl Agent {
             let _ = tell.send(Msg::SegmentCopied { generation, copied });
             let mut copy = copy?;
             io::Seek::rewind(&mut copy)?;
-            let mut to = saving::create(&path)?;
-            let bytes = io::copy(&mut copy, &mut to)?;
-            to.sync_all()?;
-            Ok(bytes)
+            sealing::create(&path, true, |mut to| {
+                let bytes = io::copy(&mut copy, &mut to)?;
+                to.sync_all()?;
+                Ok(bytes)
+            })
         });
         if !copies {
             self.segment_copied(generation, None);

@@ -435,9 +435,7 @@ impl Job {
             }
             FromNode::SegmentSaved { result, .. } => self.segment_saved(result),
             FromNode::Reloaded { segment, result } => self.reloaded(&segment, result),
-            FromNode::Deposited { attempt, rank, result } => {
-                self.deposited(attempt, rank, result);
-            }
+            FromNode::Deposited { attempt, rank, result } => self.deposited(attempt, rank, result),
             FromNode::Cut { attempt, result, partly } => {
                 self.node_is_cut(node, attempt, result, partly);
             }
@@ -465,6 +463,7 @@ impl Job {
             FromNode::Notice => self.noticed(node),
             FromNode::Halted { turn, restless } => self.node_halted(node, turn, restless),
             FromNode::Unreached(said) => self.unreached(node, said),
+            FromNode::AtRest(key) => self.learn_at_rest(key),
         }
     }
 

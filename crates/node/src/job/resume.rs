@@ -21,8 +21,9 @@ use crate::monitor;
 use crate::outlet::Outlet;
 use crate::pipes;
 use crate::reap;
+use eyrie_control::auth::Key;
 use eyrie_control::message::{Host, MAX_DATA_BYTES};
-use eyrie_control::{EventKind, NodeMsg, Stream};
+use eyrie_control::{EventKind, NodeMsg, Stream, ToNode};
 use eyrie_protocol::led::REJOINING_MS;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -184,6 +185,7 @@ impl Job {
         self.print_the_rest();
         self.tell_archive();
         self.abandon_round();
+        self.ask_at_rest();
         let (known, limit) = (self.input.known().0, self.input.limit());
         self.input_credit = limit;
         self.tell_console(NodeMsg::StdinFrom { known, limit });
@@ -282,6 +284,18 @@ impl Job {
                 let _ = tell.send(Msg::Gone { node, epoch, why: String::from("its daemon ended") });
             }
         });
+    }
+
+    /// Asks what nodes encrypt with what they store, if this controller does not know.
+    fn ask_at_rest(&mut self) {
+        if self.crew.as_ref().is_some_and(Crew::lacks_at_rest) {
+            self.to_all(&ToNode::TellAtRest);
+        }
+    }
+
+    /// A node has told it.
+    pub(super) fn learn_at_rest(&mut self, key: Key) {
+        self.crew.iter_mut().for_each(|crew| crew.learn_at_rest(key.clone()));
     }
 
     /// A node is back, or lost: are there more to wait for?

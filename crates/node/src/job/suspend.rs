@@ -92,7 +92,7 @@ impl Job {
         if !self.spec.ft.protects() {
             return Some(format!("it runs with --ft {}", self.spec.ft.name()));
         }
-        if self.spec.encrypted {
+        if self.spec.at_rest.goes_with_nodes() {
             let why = "its images are to be nowhere but on its nodes (--encrypt-at-rest)";
             return Some(String::from(why));
         }
