@@ -23,7 +23,7 @@ const LOWEST: u64 = 1 << 16;
 /// Tells Go's runtime, if it is there, the new number of a thread.
 pub fn renumber(pid: libc::pid_t, thread: &Thread, new: libc::pid_t) -> Result<(), RestoreError> {
     let base = words_to_regs(&thread.regs).fs_base;
-    if thread.tid == new || base % 8 != 0 || base < LOWEST {
+    if thread.tid == new || !base.is_multiple_of(8) || base < LOWEST {
         return Ok(());
     }
     let old = thread.tid as u64;
@@ -41,7 +41,7 @@ fn word(pid: libc::pid_t, at: u64) -> Option<u64> {
 }
 
 fn is_pointer(word: u64) -> bool {
-    word % 8 == 0 && word >= LOWEST && word >> 47 == 0
+    word.is_multiple_of(8) && word >= LOWEST && word >> 47 == 0
 }
 
 /// Where the `m` of what may be a `g` has this number.

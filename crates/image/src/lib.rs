@@ -87,8 +87,8 @@ mod freeze;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod growing;
 mod gothreads;
+mod growing;
 mod hashes;
 mod heap;
 mod held;
