@@ -61,6 +61,8 @@ fn restores_an_image() {
 /// A frozen and killed program's image.
 fn image_of(folder: &Path, compiler: &str, name: &str, flags: &[&str], args: &[&str]) {
     let program = common::compile_with(compiler, folder, name, name, flags);
+    // That of a program before.
+    let _ = std::fs::remove_file(folder.join("ready"));
     let mut process = Process::start(&program, args, folder);
     common::wait_for_line(folder);
     checkpoint(process.pid, &folder.join("image")).unwrap();
