@@ -156,12 +156,14 @@ fn flight(master: &OwnedFd, flags: u32) -> io::Result<(Vec<u8>, Vec<u8>)> {
     if packets {
         set(master, libc::TIOCPKT, &0i32)?;
     }
+    // What is on its way is to arrive under the settings that it was sent under; it is there when
+    // nothing is left to be read. It may be echoed.
+    let read = take_as_read(&slave, &before);
     let output = take(master);
-    // Not by lines: then all that is there can be read.
-    let taken = set(master, TCSETS2, &plain(&before, false)).and_then(|()| take(&slave));
+    // Not by lines: then what is left of all that is there can be read.
+    let left = set(master, TCSETS2, &plain(&before, false)).and_then(|()| take(&slave));
     let result = set(master, TCSETS2, &before)
-        .and(output)
-        .and_then(|output| Ok((taken?, output)))
+        .and_then(|()| Ok(([read?, left?].concat(), output?)))
         .and_then(|(input, output)| {
             put(master, &slave, &before, &input, &output)?;
             Ok((input, output))
@@ -198,6 +200,27 @@ fn take(fd: &OwnedFd) -> io::Result<Vec<u8>> {
             // The other side is closed, and all is read.
             Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
             Err(e) => return Err(e),
+        }
+    }
+    Ok(all)
+}
+
+/// The same as a program reads it with these settings.
+fn take_as_read(slave: &OwnedFd, settings: &Termios) -> io::Result<Vec<u8>> {
+    if !by_lines(settings) {
+        return take(slave);
+    }
+    let mut file = File::from(slave.try_clone()?);
+    let mut all = Vec::new();
+    let mut line = [0; 4096];
+    let ends = [libc::VEOL, libc::VEOL2].map(|at| settings[CHARACTERS + at]);
+    while poll(slave, libc::POLLIN) & libc::POLLIN != 0 {
+        let count = file.read(&mut line)?;
+        all.extend_from_slice(&line[..count]);
+        // The kernel keeps the end of a file as such a character.
+        let whole = |last: &u8| *last == b'\n' || ends.contains(last);
+        if count < line.len() && !line[..count].last().is_some_and(whole) {
+            all.push(0);
         }
     }
     Ok(all)
@@ -376,3 +399,7 @@ pub fn control(plan: &mut Plan, state: &State, pid: libc::pid_t) {
         return;
     }
 }
+
+#[cfg(test)]
+#[path = "terminals_tests.rs"]
+mod tests;

@@ -9,6 +9,7 @@ use crate::futex;
 use crate::hold::Hold;
 use crate::loans::File;
 use crate::meter::{Meter, Spent};
+use crate::points;
 use crate::reap;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
@@ -312,8 +313,10 @@ fn stopped(frozen: Option<Frozen>, order: &Order) -> Result<Frozen, CheckpointEr
 /// Puts what changed in a chain of images into the newest of them, or all of it. If that fails, the
 /// chain stays.
 fn consolidate(order: &Order, tracker: &mut Tracker, report: &mut ImageReport) {
+    points::reach("tidy-1");
     match tracker.tidy() {
         Ok(Some(whole)) => {
+            points::reach("tidy-2");
             report.bytes += whole.bytes;
             let is_childs = |name: &OsString| {
                 files::parse_os(name).is_some_and(|named| named.part == files::Part::Child)
