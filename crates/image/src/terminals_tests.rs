@@ -1,4 +1,4 @@
-//! What is in flight is taken as the program would have read it, however shortly before it was sent.
+//! What is in flight is taken as the program would have read it, however late it was sent.
 
 use super::*;
 
