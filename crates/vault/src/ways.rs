@@ -154,9 +154,8 @@ pub fn updates(
     let loads: Vec<Load> = payloads.iter().zip(changed).map(load).collect();
     let history = History { chain: Some(0), most: 0, updatable: true };
     let choice = choose(measured, scheme, &loads, &history);
-    let (changed, all): (u64, u64) = (changed.iter().sum(), payloads.iter().sum());
-    let chunks = |bytes: u64| bytes.div_ceil(CHUNK_BYTES);
-    let text = format!("{} of {} chunks changed", chunks(changed), chunks(all));
+    let chunks = |bytes: &[u64]| bytes.iter().map(|b| b.div_ceil(CHUNK_BYTES)).sum::<u64>();
+    let text = format!("{} of {} chunks changed", chunks(changed), chunks(payloads));
     (choice.way == Way::Update, text)
 }
 
