@@ -129,8 +129,8 @@ def free_ports(count):
     with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
         lowest = int(f.read().split()[0])
     found = []
-    ports = range(10000 + int(os.environ.get(LANE, "0")), max(lowest, 16000), 4)
-    for port in random.sample(ports, 1000):
+    ports = range(10000 + int(os.environ.get(LANE, "0")), max(lowest, 16000), 8)
+    for port in random.sample(ports, len(ports)):
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("0.0.0.0", port))
             found.append(port)
@@ -300,6 +300,10 @@ class Job:
             if time.monotonic() > limit:
                 raise Hung(f"no {what} within {timeout:.0f} s\n" + self.report())
             time.sleep(POLL_S)
+
+    def says(self, words):
+        """Waits until the command's standard error holds these words."""
+        self.until(lambda: words in self.stderr(), f"standard error says {words!r}")
 
     def count(self, kind, **fields):
         return len(

@@ -53,7 +53,8 @@ pub fn mark_shared(shared: &Files, descriptions: &mut [Description]) {
 }
 
 /// Which of these files processes besides `own` have open for writing. What cannot be looked at
-/// does not count: it belongs to other users.
+/// does not count: it belongs to other users. Nor does what `own` began since they were frozen: it
+/// had nothing open then.
 pub fn open_elsewhere(own: &[libc::pid_t], wanted: &Files) -> Files {
     let mut found = BTreeSet::new();
     let all = procfs::processes().unwrap_or_default();
@@ -62,12 +63,25 @@ pub fn open_elsewhere(own: &[libc::pid_t], wanted: &Files) -> Files {
         for fd in open.flatten() {
             let Ok(meta) = fs::metadata(fd.path()) else { continue };
             let file = (meta.dev(), meta.ino());
-            if wanted.contains(&file) && can_write(pid, fd.file_name().as_bytes()) {
+            let writes = || can_write(pid, fd.file_name().as_bytes());
+            if wanted.contains(&file) && writes() && !descends(pid, own) {
                 found.insert(file);
             }
         }
     }
     found
+}
+
+/// Whether a process that is none of `own` has one of them among its parents, or is gone.
+fn descends(mut pid: libc::pid_t, own: &[libc::pid_t]) -> bool {
+    while pid > 1 {
+        let Ok(stat) = procfs::Stat::read(pid) else { return true };
+        pid = stat.field(4) as libc::pid_t;
+        if own.contains(&pid) {
+            return true;
+        }
+    }
+    false
 }
 
 fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {

@@ -47,6 +47,25 @@ impl fmt::Display for LeftBehind {
     }
 }
 
+/// Children of a process (as it is called in `/proc`), started by any of its threads or adopted.
+pub fn children_of(process: &str) -> Vec<libc::pid_t> {
+    let mut found = Vec::new();
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return found };
+    for task in tasks.flatten() {
+        if let Ok(list) = fs::read_to_string(task.path().join("children")) {
+            found.extend(list.split_whitespace().filter_map(|p| p.parse::<libc::pid_t>().ok()));
+        }
+    }
+    found
+}
+
+/// Whether somebody traces a process, as a checkpoint does with its twins.
+pub fn is_traced(pid: libc::pid_t) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|t| t.trim() != "0")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,9 @@ use std::convert::Infallible;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Starts a process that is to `live`, with all signals blocked, as handlers of ours must not run
-/// in it. Nobody else here hears of its end: it is waited for by its number with `__WALL`. It has
-/// one thread, and must make nothing but system calls.
-pub(crate) fn start_quietly(live: &dyn Fn() -> Infallible) -> io::Result<libc::pid_t> {
+/// Does something while this thread has all signals blocked: a process that it makes keeps them so,
+/// as handlers of ours must not run in it.
+pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both sets are live; the first is filled before it is used.
@@ -16,15 +15,24 @@ pub(crate) fn start_quietly(live: &dyn Fn() -> Infallible) -> io::Result<libc::p
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
     }
-    // SAFETY: a plain fork without libc's handlers: the child only makes system calls.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
-    if pid == 0 {
-        live();
-    }
-    let error = io::Error::last_os_error();
+    let done = work();
     // SAFETY: restores the mask filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
-    if pid < 0 { Err(error) } else { Ok(pid as libc::pid_t) }
+    done
+}
+
+/// Starts a process that is to `live`, with all signals blocked. Nobody else here hears of its end:
+/// it is waited for by its number with `__WALL`. It has one thread, and must make nothing but
+/// system calls.
+pub(crate) fn start_quietly(live: &dyn Fn() -> Infallible) -> io::Result<libc::pid_t> {
+    with_signals_blocked(|| {
+        // SAFETY: a plain fork without libc's handlers: the child only makes system calls.
+        let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
+        if pid == 0 {
+            live();
+        }
+        if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid as libc::pid_t) }
+    })
 }
 
 /// The keeper, ended when dropped. If our process dies first it ends with the one it watches.

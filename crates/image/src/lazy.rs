@@ -12,6 +12,7 @@ use crate::error::RestoreError;
 use crate::filler::Filler;
 use crate::image::Image;
 use crate::keeper::Keeper;
+use crate::lend;
 use crate::missing::Uffd;
 use crate::restore::RestoreOptions;
 use crate::state::{Backing, Region, region};
@@ -134,7 +135,7 @@ impl Filling {
         ranges: &[(u64, u64)],
         limit: Duration,
     ) -> io::Result<Filling> {
-        let process = pidfd(pid)?;
+        let process = lend::process(pid, 0)?;
         let uffd = Uffd::new(fd)?;
         for &(start, end) in ranges {
             uffd.register(start, end)?;
@@ -242,13 +243,7 @@ pub(crate) fn ranges(image: &Image) -> Vec<(u64, u64)> {
 pub(crate) fn is_permitted() -> bool {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: numbers only; the result is checked.
-    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    if fd < 0 {
-        return false;
-    }
-    // SAFETY: just made, and nobody else's.
-    drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
-    true
+    lend::made(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) }).is_ok()
 }
 
 /// Bytes that an image holds of these ranges.
@@ -279,7 +274,7 @@ fn descriptor(tracee: Tracee) -> io::Result<OwnedFd> {
     let made = call(libc::SYS_userfaultfd, &[flags])?;
     let taken = match made {
         0.. => {
-            let taken = take(tracee.0, made);
+            let taken = lend::take(tracee.0, made as u64);
             call(libc::SYS_close, &[made as u64])?;
             taken
         }
@@ -289,26 +284,4 @@ fn descriptor(tracee: Tracee) -> io::Result<OwnedFd> {
     regs.orig_rax = u64::MAX;
     tracee.set_regs(&regs).map_err(traced)?;
     taken
-}
-
-fn pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: numbers only; the result is checked.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: just made, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-/// Takes over descriptor `fd` of the process `pid`.
-pub(crate) fn take(pid: libc::pid_t, fd: i64) -> io::Result<OwnedFd> {
-    let process = pidfd(pid)?;
-    // SAFETY: numbers only; the result is checked.
-    let taken = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) };
-    if taken < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: just made, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(taken as i32) })
 }

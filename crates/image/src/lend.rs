@@ -19,17 +19,7 @@ impl Lender {
 
     /// Borrows one descriptor.
     pub fn borrow(&self, fd: u32) -> Result<OwnedFd, CaptureError> {
-        // SAFETY: numbers only; the result is checked.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) };
-        own(fd, "borrow a file descriptor")
-    }
-}
-
-fn own(fd: libc::c_long, what: &'static str) -> Result<OwnedFd, CaptureError> {
-    match RawFd::try_from(fd) {
-        // SAFETY: just made by the kernel for us, and nobody else's.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(os(what)),
+        fetch(&self.0, fd.into()).map_err(|e| because("borrow a file descriptor", e))
     }
 }
 
@@ -37,6 +27,16 @@ fn own(fd: libc::c_long, what: &'static str) -> Result<OwnedFd, CaptureError> {
 pub fn process(pid: libc::pid_t, flags: u32) -> io::Result<OwnedFd> {
     // SAFETY: numbers only; the result is checked.
     made(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) })
+}
+
+fn fetch(process: &OwnedFd, fd: u64) -> io::Result<OwnedFd> {
+    // SAFETY: numbers only; the result is checked.
+    made(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
+}
+
+/// Takes over a descriptor of a process (Linux 5.6).
+pub fn take(pid: libc::pid_t, fd: u64) -> io::Result<OwnedFd> {
+    fetch(&process(pid, 0)?, fd)
 }
 
 /// The last system error.

@@ -179,7 +179,7 @@ pub use ahead::Ahead;
 pub use alike::{Alike, alike};
 pub use apart::{FarEnd, FarJoint};
 pub use append::Appended;
-pub use behind::LeftBehind;
+pub use behind::{LeftBehind, children_of, is_traced};
 pub use between::{Between, Family};
 pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};

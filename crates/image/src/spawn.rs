@@ -3,6 +3,7 @@
 
 use crate::clocks;
 use crate::error::RestoreError;
+use crate::keeper::with_signals_blocked;
 use crate::skeleton;
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -94,22 +95,14 @@ pub fn start(start: &Start<'_>) -> Result<Started, RestoreError> {
     let envp = [std::ptr::null()];
     // SAFETY: no arguments.
     let parent = unsafe { libc::getpid() };
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // The child keeps all signals blocked: handlers of ours must not run in it.
-    // SAFETY: both sets are live; the first is filled before it is used.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
-    }
     // SAFETY: of a new process with one thread; everything that it uses was made before.
     let live = || unsafe { child(start, parent, &program, argv.as_ptr(), envp.as_ptr()) };
-    let elsewhere = start.clocks.and_then(|ahead| bear_in_other_time(start, ahead, &live));
-    let clocks = elsewhere.is_some() || start.clocks.is_none();
-    let Born { pid, refused } = elsewhere.unwrap_or_else(|| bear(start, 0, &live));
-    let error = fail("start the restorer");
-    // SAFETY: restores the mask filled above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+    let (Born { pid, refused }, clocks, error) = with_signals_blocked(|| {
+        let elsewhere = start.clocks.and_then(|ahead| bear_in_other_time(start, ahead, &live));
+        let clocks = elsewhere.is_some() || start.clocks.is_none();
+        let born = elsewhere.unwrap_or_else(|| bear(start, 0, &live));
+        (born, clocks, fail("start the restorer"))
+    });
     let pid = libc::pid_t::try_from(pid).ok().filter(|&p| p > 0);
     pid.map(|pid| Started { pid, clocks }).ok_or_else(|| match start.only_this {
         true => skeleton::refused(start.pid, -refused),

@@ -11,8 +11,9 @@
 
 use crate::agent::Agent;
 use crate::error::CaptureError;
+use crate::lend;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 const UFFD_USER_MODE_ONLY: u64 = 1;
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
@@ -41,7 +42,7 @@ impl Uffd {
             let error = io::Error::from_raw_os_error(-theirs as i32);
             return Ok(Err(("userfaultfd", error)));
         }
-        let ours = fetch(pid, theirs as u64);
+        let ours = lend::take(pid, theirs as u64);
         agent.call(libc::SYS_close, &[theirs as u64])?;
         let uffd = match ours {
             Ok(fd) => Uffd(fd),
@@ -72,19 +73,4 @@ impl Uffd {
         let r = unsafe { libc::ioctl(self.0.as_raw_fd(), call, words.as_mut_ptr()) };
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
-}
-
-/// Takes over a descriptor of a process that we trace (Linux 5.6).
-fn fetch(pid: libc::pid_t, fd: u64) -> io::Result<OwnedFd> {
-    let owned = |fd: libc::c_long| {
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made it for us.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-    };
-    // SAFETY: numbers only.
-    let process = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    // SAFETY: numbers only.
-    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Process, bring_back, checkpoint, null, output, restorer, start_waiting};
-use eyrie_image::{Appended, RestoreOptions, RestoreSpec, restore};
+use eyrie_image::{Appended, Frozen, RestoreOptions, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -37,6 +37,37 @@ fn its_own_lines_are_cut() {
         assert_eq!(log(folder.path()), "hello\n");
         process.kill();
     }
+}
+
+/// What is open in a child that came after the freeze was not open in any other process then.
+#[test]
+fn a_child_that_begins_while_the_image_is_written_does_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "a-child");
+    let image = folder.path().join("image");
+    let mut frozen = Frozen::stop(process.pid).unwrap();
+    let twin = frozen.twin().unwrap();
+    assert!(!twin.must_stand());
+    frozen.release().unwrap();
+    let before = common::children(process.pid);
+    // SAFETY: a live child of ours, which handles that.
+    unsafe { libc::kill(process.pid, libc::SIGUSR1) };
+    let child = loop {
+        let now = common::children(process.pid);
+        match now.into_iter().find(|pid| !before.contains(pid)) {
+            Some(child) => break child,
+            None => std::thread::yield_now(),
+        }
+    };
+    twin.write_image(&image, b"").unwrap();
+    writer(folder.path()).write_all(b"again\n").unwrap();
+    process.kill();
+    while Path::new(&format!("/proc/{child}/fd/0")).exists() {
+        std::thread::yield_now();
+    }
+    let again = bring_back(&image);
+    assert_eq!(log(folder.path()), "hello\n");
+    drop(again);
 }
 
 #[test]

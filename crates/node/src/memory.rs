@@ -2,7 +2,7 @@
 //!
 //! Kept true: what is not known limits nobody.
 
-use crate::reap::children_of;
+use eyrie_image::children_of;
 use std::path::Path;
 
 /// The most that the ranks of a node are to have, in MiB, where somebody wants that.

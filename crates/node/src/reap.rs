@@ -4,7 +4,7 @@
 //! stops a checkpoint waits for are never taken away; only descendants of this process are killed.
 
 use crate::monitor::Death;
-use eyrie_image::LeftBehind;
+use eyrie_image::{LeftBehind, children_of, is_traced};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -74,18 +74,6 @@ pub fn children() -> Vec<libc::pid_t> {
     children_of("self")
 }
 
-/// Those of any process, by what it is called in `/proc`.
-pub fn children_of(process: &str) -> Vec<libc::pid_t> {
-    let mut found = Vec::new();
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return found };
-    for task in tasks.flatten() {
-        if let Ok(list) = std::fs::read_to_string(task.path().join("children")) {
-            found.extend(list.split_whitespace().filter_map(|p| p.parse::<libc::pid_t>().ok()));
-        }
-    }
-    found
-}
-
 /// Makes this process adopt the orphans among its descendants.
 pub fn adopt_orphans() -> io::Result<()> {
     // SAFETY: plain system call.
@@ -103,12 +91,6 @@ pub fn collect_orphans(spare: &[libc::pid_t]) {
             let _ = waitid(libc::P_PID, pid as libc::id_t);
         }
     }
-}
-
-fn is_traced(pid: libc::pid_t) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    tracer.is_some_and(|t| t.trim() != "0")
 }
 
 fn has_marks(pid: libc::pid_t, marks: &[String]) -> bool {

@@ -603,16 +603,23 @@ impl Client {
     pub fn put(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
         let file = File::open(folder.join(name))?;
         let bytes = file.metadata()?.len();
-        send(self.talk.get_mut(), &Ask::Put { name: name.to_string(), bytes })?;
-        match receive(&mut self.talk)? {
-            Answer::Done => return Ok(()),
-            Answer::Go(_) => {}
-            Answer::Failed(text) => return Err(StoreError::Refused(text)),
-            _ => return Err(StoreError::Protocol),
+        if self.ask(&Ask::Put { name: name.to_string(), bytes })?.is_none() {
+            return Ok(());
         }
         self.talk.get_ref().send_file(&file, bytes)?;
+        self.answer()?.map_or(Ok(()), |_| Err(StoreError::Protocol))
+    }
+
+    /// Asks, and hears what it is told to go on with, or that there is nothing to be done.
+    fn ask(&mut self, ask: &Ask) -> Result<Option<u64>, StoreError> {
+        send(self.talk.get_mut(), ask)?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Option<u64>, StoreError> {
         match receive(&mut self.talk)? {
-            Answer::Done => Ok(()),
+            Answer::Go(number) => Ok(Some(number)),
+            Answer::Done => Ok(None),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
             _ => Err(StoreError::Protocol),
         }
@@ -626,23 +633,14 @@ impl Client {
 
     /// Begins to bring more of such an image, beside the connection by which it comes.
     pub fn beside(mut self, name: &str, key: Token) -> Result<Way, StoreError> {
-        send(self.talk.get_mut(), &Ask::Beside { name: name.to_string(), key })?;
-        match receive(&mut self.talk)? {
-            Answer::Go(_) => Ok((self.talk.into_inner(), self.call)),
-            Answer::Failed(text) => Err(StoreError::Refused(text)),
-            _ => Err(StoreError::Protocol),
-        }
+        let goes = self.ask(&Ask::Beside { name: name.to_string(), key })?;
+        goes.ok_or(StoreError::Protocol)?;
+        Ok((self.talk.into_inner(), self.call))
     }
 
     /// Whether a file is to be brought as images are that are just being written, or is there.
     pub fn wants_poured(&mut self, name: &str, key: Token) -> Result<bool, StoreError> {
-        send(self.talk.get_mut(), &Ask::Pour { name: name.to_string(), key })?;
-        match receive(&mut self.talk)? {
-            Answer::Go(_) => Ok(true),
-            Answer::Done => Ok(false),
-            Answer::Failed(text) => Err(StoreError::Refused(text)),
-            _ => Err(StoreError::Protocol),
-        }
+        Ok(self.ask(&Ask::Pour { name: name.to_string(), key })?.is_some())
     }
 
     /// Its connection.
@@ -705,13 +703,7 @@ impl Client {
 
     /// The length of a file of the vault there; `None`: it is not there.
     pub fn length(&mut self, name: &str) -> Result<Option<u64>, StoreError> {
-        send(self.talk.get_mut(), &Ask::Length { name: name.to_string() })?;
-        match receive(&mut self.talk)? {
-            Answer::Go(bytes) => Ok(Some(bytes)),
-            Answer::Done => Ok(None),
-            Answer::Failed(text) => Err(StoreError::Refused(text)),
-            _ => Err(StoreError::Protocol),
-        }
+        self.ask(&Ask::Length { name: name.to_string() })
     }
 
     /// Nothing is fetched from elsewhere any more.

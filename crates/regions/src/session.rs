@@ -401,8 +401,8 @@ impl Session {
         match &self.apart {
             Some(apart) if self.config.vaulted() => {
                 let own = (&self.config, self.folder.as_path());
-                let measured = self.measured(apart)?;
-                let who = Makers { peers: &self.peers, apart, measured };
+                let measure = || self.measured(apart);
+                let who = Makers { peers: &self.peers, apart, measure: &measure };
                 let done = apart::protect(who, own, label, keep, held);
                 // An image of all processes may have been taken in the middle of that.
                 let again = done.is_err() && guard::repeats(&self.config, label);

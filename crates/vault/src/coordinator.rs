@@ -31,6 +31,16 @@ pub enum Event {
     Lost { node: u32 },
 }
 
+impl Event {
+    /// Bytes of the payload that is offered; none if nothing is.
+    pub fn payload(&self) -> u64 {
+        match self {
+            Event::Offered(offer) | Event::Changed(offer, _) => offer.payload,
+            _ => 0,
+        }
+    }
+}
+
 /// What the controller is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {

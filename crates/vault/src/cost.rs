@@ -12,7 +12,7 @@ use crate::record::hash;
 use crate::scheme::Scheme;
 use std::fmt;
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Chunks that are coded to find out how fast that is; more than a cache of a core holds.
 const CODED_CHUNKS: usize = 64;
@@ -52,6 +52,50 @@ impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (link, latency, coding) = (self.link / 1e6, self.latency * 1e3, self.coding / 1e6);
         write!(f, "measured: {link:.1} MB/s, {latency:.3} ms, coding {coding:.1} MB/s")
+    }
+}
+
+/// How a way is measured: by words that go there and back, and bursts of which each has twice as
+/// many bytes as the one before.
+pub struct Probing {
+    /// Times that a word goes there and back.
+    pub turns: usize,
+    /// Bytes of the first burst, and the most of one.
+    pub first: usize,
+    pub most: usize,
+    /// Sending that takes so long tells the rate well enough.
+    pub enough: Duration,
+}
+
+/// What was found.
+pub struct Probed {
+    /// Of a word there and back.
+    pub shortest: Duration,
+    /// Of the last burst, and how many bytes that had.
+    pub took: Duration,
+    pub bytes: usize,
+}
+
+impl Probing {
+    /// Measures by `burst`, which sends so many bytes, none for a word, and tells how long it took
+    /// until they were answered.
+    ///
+    /// # Errors
+    /// Those of `burst`.
+    pub fn run<E>(&self, mut burst: impl FnMut(usize) -> Result<Duration, E>) -> Result<Probed, E> {
+        let mut shortest = Duration::MAX;
+        for _ in 0..self.turns {
+            shortest = shortest.min(burst(0)?);
+        }
+        let mut bytes = self.first;
+        let mut took = burst(bytes)?;
+        while took < self.enough && bytes < self.most {
+            bytes *= 2;
+            took = burst(bytes)?;
+        }
+        // What else the machines do at the moment is not the way's.
+        took = took.min(burst(bytes)?);
+        Ok(Probed { shortest, took, bytes })
     }
 }
 

@@ -63,6 +63,20 @@ def is_on(disk, job):
         return content.find(SECRET.encode()) >= 0
 
 
+def is_not_saved_and_comes_back(job, record):
+    """Nothing of it can be saved outside of its nodes; one of them is lost with its storage, then a
+    rank. Returns the ranks of that node."""
+    code, _, told = job.eyrie("checkpoint", "last", "--end", check=False)
+    assert code == 1 and "nowhere but on its nodes (--encrypt-at-rest)" in told, told
+    victims = [r["rank"] for r in record["ranks"] if r["node"] == 0]
+    job.kill_nodes(0)
+    for rank in victims:
+        job.wait_event("restored", rank=rank)
+    job.kill_ranks([3])
+    job.wait_event("restored", rank=3)
+    return victims
+
+
 def test_nothing_of_what_ranks_have_is_on_a_disk_and_they_come_back_all_the_same():
     expected("heat")
     scheme = ["--vault", "rs:2+1"]
@@ -78,14 +92,7 @@ def test_nothing_of_what_ranks_have_is_on_a_disk_and_they_come_back_all_the_same
         assert not is_on(disk, job)
         _, done, _ = job.eyrie("vault", "scrub", "last")
         assert " 0 damaged" in done, done
-        code, _, told = job.eyrie("checkpoint", "last", "--end", check=False)
-        assert code == 1 and "nowhere but on its nodes (--encrypt-at-rest)" in told, told
-        victims = [r["rank"] for r in record["ranks"] if r["node"] == 0]
-        job.kill_nodes(0)
-        for rank in victims:
-            job.wait_event("restored", rank=rank)
-        job.kill_ranks([3])
-        job.wait_event("restored", rank=3)
+        victims = is_not_saved_and_comes_back(job, record)
         ends_without_going_back(job, "heat", victims)
 
 
@@ -157,14 +164,7 @@ def survives(vault, parts):
         is_sealed(found, SECRET)
         _, done, _ = job.eyrie("vault", "scrub", "last")
         assert "0 damaged" in done, done
-        code, _, told = job.eyrie("checkpoint", "last", "--end", check=False)
-        assert code == 1 and "nowhere but on its nodes (--encrypt-at-rest)" in told, told
-        victims = [r["rank"] for r in record["ranks"] if r["node"] == 0]
-        job.kill_nodes(0)
-        for rank in victims:
-            job.wait_event("restored", rank=rank)
-        job.kill_ranks([3])
-        job.wait_event("restored", rank=3)
+        is_not_saved_and_comes_back(job, record)
         job.eyrie("checkpoint", "last")
         is_sealed(stored(job), SECRET)
         job.ends_as("heat")
@@ -220,7 +220,8 @@ def test_an_image_of_another_job_is_refused_and_another_one_used():
                 file.write(theirs)
             job.kill_ranks([1])
             job.wait_event("image-refused", rank=1)
-            assert "was encrypted with another key" in job.stderr(), job.stderr()
+            words = "was encrypted with another key"
+            job.says(words)
             job.ends_as("heat")
 
 

@@ -225,7 +225,7 @@ def test_a_rank_that_has_ended():
         code, _, err = job.eyrie("checkpoint", "last", check=False)
         assert code == 1 and "rank 1 has ended" in err, (code, err)
         job.interrupt(signal.SIGQUIT)
-        job.until(lambda: "is not saved" in job.stderr(), "the refusal")
+        job.says("is not saved")
         job.kill_nodes(1)
         job.all_back(0)
         assert one_set(job) == 1, job.report()

@@ -90,7 +90,7 @@ class Standby(Job):
                 env=self.env,
                 start_new_session=True,
             )
-        self.until(lambda: "standing by" in self.stderr(), "standby")
+        self.says("standing by")
 
     def goes_on(self):
         self.wait_event("controller-back")
@@ -120,7 +120,7 @@ def replicated(name="farm", options=(), kind=Hosted, **more):
     more = {"ckpt_every": 0.5, **more}
     with Etcd() as etcd, shell() as rsh:
         with kind(name, rsh, ["--ha", etcd.url, *options], **more) as job:
-            job.until(lambda: "eyrie standby" in job.stderr(), "line about the standby")
+            job.says("eyrie standby")
             yield job, etcd, os.path.basename(job.until(job.folder, "folder"))
 
 
@@ -271,7 +271,7 @@ def test_of_two_standbys_one_goes_on():
                 time.sleep(POLL_S)
             first = winner()
             second = two if first is one else one
-            second.until(lambda: "controller 2 leads" in second.stderr(), "the other one's lead")
+            second.says("controller 2 leads")
             # And once more.
             lose_machine(first)
             second.goes_on()
@@ -321,8 +321,8 @@ def test_etcd_is_away_for_a_while():
         checkpointed_again(job)
         assert not job.count("node-lost"), job.report()
         job.ends_as("farm")
-        assert "nothing can be written to etcd" in job.stderr(), job.stderr()
-        assert "etcd is back" in job.stderr(), job.stderr()
+        job.says("nothing can be written to etcd")
+        job.says("etcd is back")
         forgotten(etcd, name)
 
 
@@ -348,7 +348,7 @@ def test_etcd_is_gone_for_good():
         assert all(alive(r["pid"]) for r in record["ranks"])
         job.interrupt()
         job.ends_with_nothing_left(130)
-        assert "the job ends without it" in job.stderr(), job.stderr()
+        job.says("the job ends without it")
 
 
 def test_a_deposed_controller_does_nothing():
@@ -362,7 +362,7 @@ def test_a_deposed_controller_does_nothing():
             seen = len(job.events())
             os.kill(record["daemon_pid"], signal.SIGCONT)
             assert job.wait() == 1, job.report()
-            assert "goes on without this command" in job.stderr(), job.stderr()
+            job.says("goes on without this command")
             # What it had decided, and etcd had taken, when it was stopped is known to both.
             late = [e for e in job.events()[seen:] if e not in standby.events()]
             assert not late, (late, job.report())
@@ -386,7 +386,7 @@ def test_a_deposed_controller_saves_nothing():
             job.let_go("save-1")
             os.kill(pid, signal.SIGCONT)
             assert job.wait() == 1, job.report()
-            assert "goes on without this command" in job.stderr(), job.stderr()
+            job.says("goes on without this command")
             assert not os.path.exists(os.path.join(folder, "saved")), job.report()
             for rank in range(4):
                 standby.wait_event("restored", rank=rank)
@@ -405,7 +405,7 @@ def test_a_controller_dies_as_the_job_is_saved():
         forgotten(etcd, name)
         restart(job)
         job.wait_event("restarted")
-        assert "goes on without --ha" in job.stderr(), job.report()
+        job.says("goes on without --ha")
         job.ends_as("farm")
 
 

@@ -24,7 +24,7 @@ def over(name):
         with Etcd(STORE, net.hosts[STORE].enter) as etcd:
             how = dict(hosts=f"{ONE},{OTHER}", address=None, wrap=net.hub.enter, ckpt_every=0.5)
             with Hosted(name, rsh, ["--ha", etcd.url], **how) as job:
-                job.until(lambda: "eyrie standby" in job.stderr(), "line about the standby")
+                job.says("eyrie standby")
                 yield net, job, etcd
 
 
@@ -55,7 +55,7 @@ def test_a_controller_that_is_cut_off_from_etcd_is_followed():
             seen = len(job.events())
             route(network, "del", HUB, STORE)
             assert job.wait() == 1, job.report()
-            assert "goes on without this command" in job.stderr(), job.stderr()
+            job.says("goes on without this command")
             late = [e for e in job.events()[seen:] if e not in standby.events()]
             assert not late, (late, job.report())
             unharmed(standby)

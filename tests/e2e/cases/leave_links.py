@@ -5,15 +5,12 @@ link between the two clusters. The results are those of an undisturbed run.
 Root only: elsewhere these tests are told as not run."""
 
 import contextlib
-import tempfile
 
 from drain import Asked
-from hosts import shell
 from leave_steps import LEAVES, STEPS, TAKES
 from migrate import Asking, homes, is_spare
 from migrate_links import FAST, PointedHosted, cut, mend, nobody_died, over
-from netns import needs_root
-from network import Network
+from networked import networked
 from nodes import expected
 
 CONTROLLER, STAYS, SOURCE, TARGET = "10.80.0.1", "10.80.0.2", "10.80.0.3", "10.80.0.4"
@@ -23,7 +20,7 @@ STAYED, MOVED = [0, 0, 1, 1], [0, 0, 2, 2]
 @contextlib.contextmanager
 def held(point, asks=Asking, words=("--from", SOURCE, "--to", TARGET)):
     """A job of which ranks move, a node of it waits at that point, and who asked for it."""
-    with over("farm", FAST, PointedHosted) as (network, job):
+    with over("heat", FAST, PointedHosted) as (network, job):
         record = job.wait_running(4)
         job.arm(point)
         with asks(job, *words) as asked:
@@ -47,7 +44,7 @@ def between_at(point):
             job.eyrie("migrate", "last", "--from", SOURCE, "--to", TARGET)
         assert homes(job) == MOVED, job.status()
         is_spare(job, LEAVES)
-        job.ends_as("farm")
+        job.ends_as("heat")
         nobody_died(job)
 
 
@@ -63,7 +60,7 @@ def ends_somewhere(job, asked, lost, places):
     code, out, err = asked.over()
     assert code in (0, 1), (code, out, err)
     job.until(lambda: homes(job) in places and all_run(job), "ranks elsewhere")
-    job.ends_as("farm")
+    job.ends_as("heat")
     assert job.count("node-lost") == 1, job.report()
     assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
@@ -91,7 +88,7 @@ def test_the_link_between_dies_for_good():
         [lost] = [e["node"] for e in job.events() if e["event"] == "node-lost"]
         places = {LEAVES: [MOVED, [0, 0, 0, 0]], TAKES: [[0, 0, 0, 0]]}[lost]
         job.until(lambda: homes(job) in places and all_run(job), "ranks elsewhere")
-        job.ends_as("farm")
+        job.ends_as("heat")
         assert job.count("node-lost") == 1, job.report()
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
@@ -131,7 +128,7 @@ def goes(way):
         assert code == 0 and "has left" in out, (code, out, err)
         job.wait_event("node-left", node=LEAVES)
         assert homes(job) == MOVED, job.status()
-        job.ends_as("farm")
+        job.ends_as("heat")
         assert job.count("restored") == 2, job.report()
         nobody_died(job)
 
@@ -168,18 +165,10 @@ PAIR = "[clusters.east]\nhosts = 2\n[clusters.west]\nhosts = 2\n[wan]\ndelay_ms 
 WEST, EAST = ([0, 1, 2, 3], [[0, 1, 0, 1], [0, 1, 1, 0]])
 
 
-@contextlib.contextmanager
 def clusters(name, network=PAIR):
     """A job over two clusters."""
     expected(name)
-    needs_root()
-    with Network(network) as net, shell(net.remote_shell()) as rsh:
-        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(net.host_file())
-            file.flush()
-            how = dict(hosts=file.name, address=None, wrap=net.hub.enter, ckpt_every=3600)
-            with PointedHosted(name, rsh, **how) as job:
-                yield net, job
+    return networked(name, network, make=PointedHosted, ckpt_every=3600)
 
 
 def connections(job):
@@ -208,7 +197,7 @@ def the_cluster_leaves(job, asked):
 
 
 def wan_at(point):
-    with clusters("farm") as (network, job):
+    with clusters("heat") as (network, job):
         job.wait_running(4)
         job.arm(point)
         with Asked(job, "cluster=west") as asked:
@@ -217,13 +206,13 @@ def wan_at(point):
             job.let_go(point)
             away_and_back(network, job, asked)
             the_cluster_leaves(job, asked)
-        job.ends_as("farm")
+        job.ends_as("heat")
         nobody_died(job)
 
 
 def test_a_cluster_whose_wan_does_not_come_back_stays():
     """That is told, with the reason, and its ranks go on; it leaves when the link is there again."""
-    with clusters("farm") as (network, job):
+    with clusters("heat") as (network, job):
         job.wait_running(4)
         job.arm("leave-4")
         with Asked(job, "cluster=west") as asked:
@@ -236,7 +225,7 @@ def test_a_cluster_whose_wan_does_not_come_back_stays():
             assert homes(job) == WEST, job.status()
         with Asked(job, "cluster=west") as asked:
             the_cluster_leaves(job, asked)
-        job.ends_as("farm")
+        job.ends_as("heat")
         nobody_died(job)
 
 

@@ -3,17 +3,12 @@ the way, or that of the source to all; and what `eyrie drain --deadline` says of
 
 Root only: elsewhere these tests are told as not run."""
 
-import contextlib
-import os
-import re
-import tempfile
-
 from drain import drain
 from harness import example, run_to_end
-from hosts import Hosted, shell
+from hosts import Hosted
+from late import said
 from migrate import Asking, homes, is_spare
-from netns import needs_root
-from network import Network
+from networked import networked
 from nodes import Points, expected
 
 # Images take seconds.
@@ -32,17 +27,10 @@ class PointedHosted(Points, Hosted):
     pass
 
 
-@contextlib.contextmanager
 def over(name, network=SLOW, make=Hosted, **more):
     """A job on two hosts of a network, and its third as a spare."""
-    needs_root()
-    with Network(network) as net, shell(net.remote_shell()) as rsh:
-        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(re.sub(" cluster=.*", "", net.host_file()))
-            file.flush()
-            how = dict(hosts=file.name, address=None, wrap=net.hub.enter, ckpt_every=3600)
-            with make(name, rsh, ["--spares", "1"], **how, **more) as job:
-                yield net, job
+    how = dict(options=["--spares", "1"], make=make, clusters=False, ckpt_every=3600)
+    return networked(name, network, **how, **more)
 
 
 def cut(network, here, there):
@@ -176,13 +164,6 @@ def test_a_deadline_that_the_link_cannot_meet_is_told_at_once():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
-def by_several(job, node):
-    """Of each image of which a node says so: by how many connections it went."""
-    path = os.path.join(job.folder(), f"host-{node}.log")
-    with open(path) as file:
-        return [int(n) for n in re.findall(r"an image goes by (\d+) connections", file.read())]
-
-
 def test_images_go_far_by_several_connections():
     """Two ranks at once, four connections each, as a round trip takes 20 ms."""
     code, want, err = run_to_end(example("sort") + MUCH)
@@ -194,8 +175,8 @@ def test_images_go_far_by_several_connections():
         job.wait_running(4)
         job.eyrie("migrate", "last", "--from", "10.80.0.2", "--to", "10.81.0.2")
         assert homes(job) == [2, 2, 1, 1], job.status()
-        counts = by_several(job, 0)
-        assert counts and set(counts) == {4}, counts
+        told = said(job, "an image goes by ")
+        assert told and said(job, "an image goes by 4 connections") == told, (told, job.report())
         assert not any(n["uninvited"] for n in job.status()["nodes"]), job.status()
         job.let_end()
         assert job.wait() == 0 and job.stdout() == want, job.report()

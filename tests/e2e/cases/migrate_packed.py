@@ -7,14 +7,12 @@ Root only: elsewhere these tests are told as not run."""
 import glob
 import json
 import os
-import tempfile
 
 from bad_input import program
 from harness import run_to_end
-from hosts import Hosted, shell
 from migrate import homes
+from migrate_links import over
 from netns import needs_root
-from network import Network
 
 MIB = 40
 PAGE_BYTES = 4096
@@ -40,21 +38,16 @@ def moved(limit):
     command = [*program("letters"), str(MIB)]
     code, want, err = run_to_end(command)
     assert code == 0 and want.count("sum") == 4, (code, want, err)
-    with Network(f"[clusters.all]\nhosts = 3\n{limit}") as net, shell(net.remote_shell()) as rsh:
-        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(net.host_file().replace(" cluster=all", ""))
-            file.flush()
-            how = dict(hosts=file.name, address=None, wrap=net.hub.enter, ckpt_every=3600)
-            with Hosted(command, rsh, ["--spares", "1"], **how) as job:
-                job.wait_running(4)
-                job.until(lambda: "filled" in job.stdout(), "memory that is filled")
-                job.eyrie("migrate", "last", "--from", "10.80.0.3", "--to", "10.80.0.4")
-                assert homes(job) == [0, 0, 2, 2], job.status()
-                found = [found_at_the_target(job, rank) for rank in (2, 3)]
-                job.let_end()
-                assert job.wait() == 0, job.report()
-                assert sorted(job.stdout().splitlines()) == sorted(want.splitlines())
-                assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+    with over(command, f"[clusters.all]\nhosts = 3\n{limit}") as (_, job):
+        job.wait_running(4)
+        job.until(lambda: "filled" in job.stdout(), "memory that is filled")
+        job.eyrie("migrate", "last", "--from", "10.80.0.3", "--to", "10.80.0.4")
+        assert homes(job) == [0, 0, 2, 2], job.status()
+        found = [found_at_the_target(job, rank) for rank in (2, 3)]
+        job.let_end()
+        assert job.wait() == 0, job.report()
+        assert sorted(job.stdout().splitlines()) == sorted(want.splitlines())
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
     return found
 
 

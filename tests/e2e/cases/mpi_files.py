@@ -49,5 +49,5 @@ def test_what_was_read_and_is_gone_is_a_divergence():
             job.wait_event("rolled-back")
             job.let_end()
             assert job.wait() == 0, job.report()
-            assert "part is not there any more" in job.stderr(), job.report()
+            job.says("part is not there any more")
         assert not os.path.exists(os.path.join(folder, "part"))

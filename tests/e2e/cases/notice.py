@@ -38,7 +38,7 @@ def told_to_leave(number, after=None):
         os.kill(pids[0], number)
         leaves(job, "farm", record, 1)
         soon(lambda: not any(alive(pid) for pid in pids), "end of the keeper")
-        assert "has 25 s for it" in job.stderr(), job.stderr()
+        job.says("has 25 s for it")
 
 
 def generated():
@@ -92,7 +92,7 @@ def test_what_is_not_protected_is_told():
         record = job.wait_running(4)
         os.kill(keeper(record, 1), signal.SIGTERM)
         text = "is to end, and the job with it: it runs with --ft none"
-        job.until(lambda: text in job.stderr(), text)
+        job.says(text)
         job.ends_as("farm")
 
 
@@ -161,7 +161,7 @@ def test_a_node_that_leaves_already_has_no_more_time_than_its_machine():
         lost = lambda: job.wait_event("node-lost", node=1)
         code, out, err = told_while(job, lambda: Asked(job, "1"), lost, 1, record)
         assert code == 1 and "given up as lost" in out, (code, out, err)
-        assert "leaves the job already, and is to within" in job.stderr(), job.stderr()
+        job.says("leaves the job already, and is to within")
         for rank in on_node(record, 1):
             job.wait_event("restored", rank=rank)
         job.ends_as("farm")
@@ -311,5 +311,5 @@ def test_real_slurm_cancels_the_job():
             slurm_tool(it, "scancel", the_job(it))
             job.wait()
             soon(lambda: not daemons() - before, "end of all daemons")
-            assert "is saved and ends" in job.stderr(), job.report()
+            job.says("is saved and ends")
             goes_on_in_another(it, job)

@@ -52,6 +52,10 @@ def c_program():
     return built("heat", wrapper("mpicc"), "-Wextra", os.path.join(SOURCES, "heat.c"))
 
 
+def large_program():
+    return built("large", wrapper("mpicc"), "-Wextra", "-DLARGE", os.path.join(SOURCES, "heat.c"))
+
+
 def veloc_program():
     flags = ["-Wextra", "-DVELOC", f"-I{INCLUDE}/veloc"]
     return built("veloc", wrapper("mpicc"), *flags, os.path.join(SOURCES, "heat.c"))
@@ -292,12 +296,12 @@ def test_a_rank_that_eyrie_restores_goes_on_with_its_checkpoints():
         shutil.rmtree(os.path.join(world.home, "n"))
         gate = os.path.join(world.home, "gate")
         with Job(command, ranks=4, ckpt_every=3600, env={"HEAT_GATE": gate}) as job:
-            job.until(lambda: "at step 300" in job.stderr(), "the first gate")
+            job.says("at step 300")
             job.eyrie("checkpoint", "last")
             for rank in range(4):
                 job.wait_event("checkpointed", rank=rank)
             open(gate + ".300", "w").close()
-            job.until(lambda: "at step 900" in job.stderr(), "the second gate")
+            job.says("at step 900")
             for rank in (2, 0):
                 job.kill_ranks([rank])
                 job.wait_event("restored", rank=rank)

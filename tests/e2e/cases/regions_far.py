@@ -185,12 +185,12 @@ def test_a_store_that_goes_leaves_the_checkpoint_on_its_nodes():
         command[2], command[3] = "600", "100"
         env = {**PATHS, **world.env, "HEAT_GATE": gate}
         with Job(command, ranks=4, ft="none", env=env) as job:
-            job.until(lambda: "at step 300" in job.stderr(), "the gate")
+            job.says("at step 300")
             it.stop()
             open(gate + ".300", "w").close()
             assert job.wait() != 0, job.report()
-            assert "heat 400 is stored, but on its nodes only" in job.stderr(), job.report()
-            assert "cannot be reached" in job.stderr(), job.report()
+            job.says("heat 400 is stored, but on its nodes only")
+            job.says("cannot be reached")
         # A store that forgot all, and the nodes have it.
         it.start()
         command[2] = "401"

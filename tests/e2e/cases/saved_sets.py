@@ -47,8 +47,8 @@ def all_nodes_die(name, nodes, again, make=saving):
         take_a_set(job)
         job.kill_nodes(*range(nodes))
         assert job.wait() == 1, job.report()
-        assert "no node is left" in job.stderr(), job.stderr()
-        assert "to go on from what was saved" in job.stderr(), job.stderr()
+        job.says("no node is left")
+        job.says("to go on from what was saved")
         restart(job, "--nodes", str(again))
         job.wait_event("restored", count=4)
         # It is brought to the folder again and again.
@@ -82,7 +82,7 @@ def machine_ends(make):
         job.wait_running(4)
         job.interrupt(signal.SIGTERM)
         assert job.wait() == SAVED, job.report()
-        assert "is saved and ends" in job.stderr(), job.stderr()
+        job.says("is saved and ends")
         restart(job, "--nodes", "3")
         job.wait_event("restored", count=4)
         job.ends_as("farm")
@@ -211,7 +211,7 @@ def test_what_is_being_brought_stays_on_the_nodes():
         gone = lambda: "rank-0.gen-2" not in os.listdir(on_node)
         job.until(gone, "the end of what was held back")
         # The command and the node are told at once, and nobody waits for the other.
-        job.until(lambda: "does not get a newer state" in job.stderr(), "what the user is told")
+        job.says("does not get a newer state")
         take_a_set(job)
         job.ends_as("farm")
 
@@ -255,7 +255,7 @@ def test_what_cannot_be_written_ends_nothing():
                 os.unlink(obstacle)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(obstacle)
-        job.until(lambda: "does not get a newer state" in job.stderr(), "the refusal")
+        job.says("does not get a newer state")
         os.rmdir(obstacle)
         before = job.count("flushed")
         job.wait_event("flushed", count=before + 1)
@@ -298,7 +298,7 @@ def test_a_job_that_its_machine_ends_is_saved_without_time_by_what_there_is():
         take_a_set(job)
         job.interrupt(signal.SIGTERM)
         assert job.wait() == 128 + signal.SIGTERM, job.report()
-        assert "to go on from what was saved" in job.stderr(), job.stderr()
+        job.says("to go on from what was saved")
         restart(job, "--nodes", "3")
         job.wait_event("restored", count=4)
         job.ends_as("farm")
@@ -342,4 +342,4 @@ def test_a_vault_on_too_few_nodes_is_told():
         save(job)
         restart(job, "--nodes", "2")
         job.ends_as("cg")
-        assert "rs:4+2 needs 3 nodes at least, and there are 2" in job.stderr(), job.stderr()
+        job.says("rs:4+2 needs 3 nodes at least, and there are 2")

@@ -167,7 +167,7 @@ def test_a_job_that_was_to_be_saved_goes_on():
             job.interrupt(signal.SIGQUIT)
             job.dies_at(point, 1)
             said = "the job is not saved, and goes on: its controller died"
-            job.until(lambda: said in job.stderr(), "what became of it is told")
+            job.says(said)
             job.sets()
             same_processes(job, before)
             save(job)
@@ -229,7 +229,7 @@ def test_without_protection_output_and_exit_code_come_once():
         job.process.stdin.close()
         assert job.wait() == 3, job.report()
         assert job.stdout() == "".join(f"got {l}\n" for l in lines), job.report()
-        assert "rank 0 exited with code 3" in job.stderr(), job.stderr()
+        job.says("rank 0 exited with code 3")
         gone(job)
 
 
@@ -240,5 +240,5 @@ def test_without_protection_a_rank_that_dies_with_it_ends_the_job():
         os.kill(record["ranks"][1]["pid"], signal.SIGKILL)
         os.kill(record["daemon_pid"], signal.SIGKILL)
         assert job.wait() == 128 + signal.SIGKILL, job.report()
-        assert "the job runs without protection and ends" in job.stderr(), job.stderr()
+        job.says("the job runs without protection and ends")
         gone(job)

@@ -273,7 +273,7 @@ def test_a_damaged_state_is_answered_by_the_one_before():
         newest = max(o for o in it.objects() if "/state-" in o)
         it.put(newest, '{"format": 1, "files": [{"name": "../x", "object": "y"')
         from_the_store(job, it, "farm")
-        assert "a newer state of the job is not whole" in job.stderr(), job.stderr()
+        job.says("a newer state of the job is not whole")
         end_of(job, it, "farm")
 
 
@@ -283,7 +283,7 @@ def test_the_job_goes_on_while_the_store_is_away():
         job.wait_event("stored")
         it.stop()
         lacks = "does not get a newer state of the job"
-        job.until(lambda: lacks in job.stderr(), "news of the store")
+        job.says(lacks)
         assert "cannot be reached" in job.status()["saved_to"]["error"]
         done = job.count("stored")
         it.start()

@@ -2,33 +2,20 @@
 
 Root only: elsewhere these tests are told as not run."""
 
-import contextlib
-import tempfile
-
-from hosts import Hosted, shell
 from migrate import homes
 from migrate_links import cut
-from netns import needs_root
-from network import Network
+from networked import networked
 from nodes import expected
 
 HOSTS = "[clusters.all]\nhosts = 3\n"
 ONE, OTHER = "10.80.0.2", "10.80.0.3"
 
 
-@contextlib.contextmanager
-def over(name, first=lambda network: None, **more):
+def over(name, first=None, **more):
     """A job on two hosts of a network, and its third as a spare; `first` is done before."""
     expected(name)
-    needs_root()
-    with Network(HOSTS) as net, shell(net.remote_shell()) as rsh:
-        first(net)
-        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(net.host_file().replace(" cluster=all", ""))
-            file.flush()
-            how = dict(hosts=file.name, address=None, wrap=net.hub.enter, **more)
-            with Hosted(name, rsh, ["--spares", "1"], **how) as job:
-                yield net, job
+    how = dict(options=["--spares", "1"], clusters=False, first=first)
+    return networked(name, HOSTS, **how, **more)
 
 
 def unreached(job):

@@ -71,6 +71,14 @@ class Fed(Pointed):
     def others(self, *nodes):
         return [n["node"] for n in self.status()["nodes"] if n["state"] == "live" and n["node"] not in nodes]
 
+    def loses_another(self, lost, home):
+        """A node more, which is none of these two, while the reading thread waits; then that goes on."""
+        victim = self.others(lost, home)[0]
+        self.kill_nodes(victim)
+        self.wait_event("node-lost", node=victim)
+        for point in ("feed-2", "feed-1"):
+            self.let_go(point)
+
     def ends(self):
         self.let_end()
         assert self.wait() == 0, self.report()
@@ -84,11 +92,7 @@ def test_a_rank_runs_when_half_of_its_image_has_come_and_a_node_dies_that_gives_
     with Fed("rs:2+2") as job:
         rank, home = job.loses(1, "feed-1", "feed-2")
         job.runs_before(home, rank)
-        victim = job.others(1, home)[0]
-        job.kill_nodes(victim)
-        job.wait_event("node-lost", node=victim)
-        for point in ("feed-2", "feed-1"):
-            job.let_go(point)
+        job.loses_another(1, home)
         job.until(lambda: len(job.files(home, rank)[0]) == 1, "the image's file")
         assert not job.files(home, rank)[1]
         assert job.count("restored", rank=rank) == 1, job.report()
@@ -127,11 +131,7 @@ def test_more_die_than_it_bears_while_it_comes():
     with Fed("rs:2+1", 3) as job:
         rank, home = job.loses(1, "feed-1", "feed-2")
         job.runs_before(home, rank)
-        victim = job.others(1, home)[0]
-        job.kill_nodes(victim)
-        job.wait_event("node-lost", node=victim)
-        for point in ("feed-2", "feed-1"):
-            job.let_go(point)
+        job.loses_another(1, home)
         job.wait_event("detected", rank=rank)
         assert not any(job.files(home, rank)), job.report()
         job.wait_event("restored", rank=rank, count=2)

@@ -322,7 +322,7 @@ def test_a_domain_is_lost_as_a_whole_with_copies_on_partners():
 def refused(options, says):
     with Nodes("farm", 2, options) as job:
         assert job.wait() == 2, job.report()
-        assert says in job.stderr(), job.report()
+        job.says(says)
 
 
 def test_what_cannot_be_is_refused():

@@ -7,32 +7,23 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 
 from clusters import Clusters
 from controller import kill_controller, unharmed
 from harness import ROOT, NotRun
-from hosts import Hosted, shell
 from netns import Spaces, devices, needs_root
 from network import Network, Wrong
+from networked import networked
 from nodes import checkpointed_again, expected
 
 PAIR = "[clusters.east]\nhosts = 2\n[clusters.west]\nhosts = 2\n[wan]\n"
 TOOL = os.path.join(ROOT, "tests", "net", "run")
 
 
-@contextlib.contextmanager
 def over(name, wan, options=()):
     """A job over two clusters of two hosts, and the network it runs in."""
     expected(name)
-    needs_root()
-    with Network(PAIR + wan) as network, shell(network.remote_shell()) as rsh:
-        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(network.host_file())
-            file.flush()
-            how = dict(hosts=file.name, address=None, wrap=network.hub.enter, ckpt_every=0.5)
-            with Hosted(name, rsh, options, **how) as job:
-                yield network, job
+    return networked(name, PAIR + wan, options, ckpt_every=0.5)
 
 
 def carried(job):
@@ -111,20 +102,17 @@ def test_a_gateway_goes_with_its_machine():
     """Nobody ends its connections, and nobody waits for that: neither its nodes nor the gateway that
     called it, as soon as there is another one."""
     expected("farm")
-    needs_root()
-    with Network(ROUTED) as network, shell(network.remote_shell()) as rsh:
-        # Each host of the west has a way to the east: past the controller's machine.
-        network.hub.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-        for own, other in (("10.80.0", "10.81.0"), ("10.81.0", "10.80.0")):
-            for address in network.hosts:
-                if address.startswith(own):
-                    network.hosts[address].ip("route", "add", f"{other}.0/24", "via", f"{own}.1")
-        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(network.host_file())
-            file.flush()
-            how = dict(hosts=file.name, address=None, wrap=network.hub.enter, ckpt_every=0.5)
-            with Hosted("farm", rsh, **how) as job:
-                goes_silent(network, job)
+    with networked("farm", ROUTED, first=past_the_controller, ckpt_every=0.5) as (network, job):
+        goes_silent(network, job)
+
+
+def past_the_controller(network):
+    """Each host of the west has a way to the east: past the controller's machine."""
+    network.hub.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    for own, other in (("10.80.0", "10.81.0"), ("10.81.0", "10.80.0")):
+        for address in network.hosts:
+            if address.startswith(own):
+                network.hosts[address].ip("route", "add", f"{other}.0/24", "via", f"{own}.1")
 
 
 def goes_silent(network, job):

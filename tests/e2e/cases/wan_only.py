@@ -4,7 +4,6 @@ clusters leave; results are as ever.
 
 Those in a test network (tests/net) are for root only: elsewhere they are told as not run."""
 
-import contextlib
 import os
 import signal
 import tempfile
@@ -14,8 +13,8 @@ from controller import kill_both, kill_controller, resume, unharmed
 from drain import drain
 from harness import example, run_to_end
 from hosts import PLAIN, Hosted, on_node, shell
-from netns import needs_root
 from network import Network, Wrong
+from networked import networked
 from nodes import SIZES, checkpointed_again, expected
 from restart import restart, save
 from wan_links import no_way
@@ -25,19 +24,11 @@ EAST, WEST = ["10.80.0.2", "10.80.0.3"], ["10.81.0.2", "10.81.0.3"]
 FAR = "[clusters.east]\nhosts = 2\n[clusters.west]\nhosts = 2\nfar = true\n[wan]\ndelay_ms = 3\n"
 
 
-@contextlib.contextmanager
 def far(name, options=()):
     """A job over two clusters; the controller, in the first, has no route to the hosts of the other
     one, of which one has a link to the first."""
     expected(name)
-    needs_root()
-    with Network(FAR) as network, shell(network.remote_shell()) as rsh:
-        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
-            file.write(network.host_file())
-            file.flush()
-            how = dict(hosts=file.name, address=None, wrap=network.hub.enter, ckpt_every=0.5)
-            with Hosted(name, rsh, [*ONLY, *options], **how) as job:
-                yield network, job
+    return networked(name, FAR, [*ONLY, *options], ckpt_every=0.5)
 
 
 def gateways(job):
@@ -114,9 +105,9 @@ def loses(job, node, name):
 
 
 def test_a_node_without_another_way_is_lost():
-    with far("farm") as (_, job):
+    with far("heat") as (_, job):
         job.all_checkpointed()
-        loses(job, 3, "farm")
+        loses(job, 3, "heat")
 
 
 def test_a_host_behind_a_gateway_that_is_cut_off_is_missed_by_that():
@@ -137,7 +128,7 @@ def test_a_host_behind_a_gateway_that_is_cut_off_is_missed_by_that():
 
 def test_a_daemon_behind_a_gateway_that_is_stopped_is_not_missed_by_that():
     """Its machine acknowledges what comes."""
-    with far("farm") as (_, job):
+    with far("heat") as (_, job):
         job.all_checkpointed()
         pid = job.status()["nodes"][3]["pid"]
         os.kill(pid, signal.SIGSTOP)
@@ -146,19 +137,19 @@ def test_a_daemon_behind_a_gateway_that_is_stopped_is_not_missed_by_that():
         finally:
             os.kill(pid, signal.SIGCONT)
         again(job)
-        job.ends_as("farm")
+        job.ends_as("heat")
         assert not job.count("node-lost"), job.report()
         nothing_repeated(job)
 
 
 def test_a_cluster_without_another_way_leaves():
-    with far("farm") as (_, job):
+    with far("heat") as (_, job):
         job.all_checkpointed()
         drain(job, "cluster=west")
         record = job.status()
         assert {r["node"] for r in record["ranks"]} <= {0, 1}, record
         assert gateways(job)[1]["state"] == "ended", record
-        job.ends_as("farm")
+        job.ends_as("heat")
         assert not job.count("node-lost"), job.report()
         nothing_repeated(job)
 

@@ -1,7 +1,7 @@
 /*
  * Heat on a plate cut by rows, with checkpoints of regions: by eyrie_regions.h, with -DVELOC by
- * VeloC's calls, with -DALONE without MPI. What it prints does not depend on how often it was
- * killed.
+ * VeloC's calls, with -DALONE without MPI, with -DLARGE of more than a mebibyte for each process.
+ * What it prints does not depend on how often it was killed.
  *
  * usage: heat OPTIONS STEPS EVERY [DIE_STEP DIE_RANK]     OPTIONS: of the checkpoints; VeloC: a file
  */
@@ -21,7 +21,12 @@
 #include <eyrie_regions_mpi.h>
 #endif
 
-enum { ROWS = 40, COLS = 700, NAME = 16 };
+#ifdef LARGE
+enum { COLS = 4000 };
+#else
+enum { COLS = 700 };
+#endif
+enum { ROWS = 40, NAME = 16 };
 
 static int rank, ranks = 1;
 static double now[ROWS + 2][COLS], next[ROWS + 2][COLS];

@@ -43,6 +43,14 @@ static int joined(void *arg) {
     return arg != NULL;
 }
 
+// Makes a child, which has open what we have.
+static void begin(int signal) {
+    if (signal == SIGUSR1 && fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) pause();
+    }
+}
+
 // Two ends of a pipe or connection, the second of which can be written.
 static int ends(const char *what, int fds[2]) {
     if (!strcmp(what, "pipe")) return !pipe(fds);
@@ -173,7 +181,7 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(what, "log")) {
         int log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
-        if (write(log, "hello\n", 6) != 6) return 1;
+        if (write(log, "hello\n", 6) != 6 || signal(SIGUSR1, begin) == SIG_ERR) return 1;
     }
     char *heap = malloc(300000);
     for (int i = 0; i < 300000; i++) heap[i] = (char)(i * 7 + i / 256);
@@ -181,6 +189,6 @@ int main(int argc, char **argv) {
     fputs("ready\n", ready);
     fclose(ready);
     if (!strcmp(what, "first-ends")) pthread_exit(NULL);
-    sleep(seconds);
+    for (unsigned left = (unsigned)seconds; left;) left = sleep(left);
     return heap[17] == 0;
 }

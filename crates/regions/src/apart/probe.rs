@@ -3,51 +3,36 @@
 //! All members measure at once, each towards the next, as ways are used when parity is made.
 //! Kept true: all processes come to the same numbers, those of the slowest; a process that does
 //! this again is told what was found first, and sends as much as then; it takes a few times
-//! `ENOUGH_NS`, whatever the way.
+//! `ENOUGH`, whatever the way.
 
 use super::Apart;
 use super::packet::{MAX_READ_BYTES, Packet, hear, say};
 use crate::error::RegionsError;
 use crate::peers::Peers;
-use eyrie_vault::cost::{self, Measured};
-use std::time::Instant;
+use eyrie_vault::cost::{self, Measured, Probed, Probing};
+use std::time::{Duration, Instant};
 
-/// Sending that takes so long tells the rate well enough.
-const ENOUGH_NS: i64 = 20_000_000;
-/// Bytes of the first burst; each next one has twice as many.
-const FIRST_BYTES: usize = MAX_READ_BYTES;
-/// Where ranks may be restored alone all of it lies in their logs.
+const ENOUGH: Duration = Duration::from_millis(20);
+/// Not more: where ranks may be restored alone all of it lies in their logs.
 const MOST_BYTES: usize = 4 << 20;
-/// Times that a word goes there and back.
-const TURNS: usize = 5;
+const PROBING: Probing =
+    Probing { turns: 5, first: MAX_READ_BYTES, most: MOST_BYTES, enough: ENOUGH };
 
 /// Measures. All processes call it together. `None`: there is no way to measure.
 pub fn measure(peers: &Peers, apart: &Apart) -> Result<Option<Measured>, RegionsError> {
     if apart.leaders.len() < 2 {
         return Ok(None);
     }
-    let mut shortest = i64::MAX;
-    for _ in 0..TURNS {
-        shortest = shortest.min(burst(peers, apart, 0)?);
-    }
-    let mut bytes = FIRST_BYTES;
-    let mut took = burst(peers, apart, bytes)?;
-    while took < ENOUGH_NS && bytes < MOST_BYTES {
-        bytes *= 2;
-        took = burst(peers, apart, bytes)?;
-    }
-    // What else the machines do at the moment is not the way's.
-    took = took.min(burst(peers, apart, bytes)?);
+    let Probed { shortest, took, bytes } = PROBING.run(|bytes| burst(peers, apart, bytes))?;
     let coding = if apart.leads(peers.rank) { cost::coding() } else { u64::MAX };
     let coding = peers.least(i64::try_from(coding).unwrap_or(i64::MAX))?;
-    let sending = took.saturating_sub(shortest).max(1) as f64 / 1e9;
-    let (link, latency) = (bytes as f64 / sending, shortest as f64 / 2e9);
+    let sending = took.saturating_sub(shortest).as_nanos().max(1) as f64 / 1e9;
+    let (link, latency) = (bytes as f64 / sending, shortest.as_nanos() as f64 / 2e9);
     Ok(Some(Measured { link, latency, coding: coding as f64, ..Measured::default() }))
 }
 
-/// Each member sends so many bytes to the next, and is answered. How long that takes the slowest,
-/// in nanoseconds.
-fn burst(peers: &Peers, apart: &Apart, bytes: usize) -> Result<i64, RegionsError> {
+/// Each member sends so many bytes to the next, and is answered. How long that takes the slowest.
+fn burst(peers: &Peers, apart: &Apart, bytes: usize) -> Result<Duration, RegionsError> {
     let begun = Instant::now();
     if let Some(next) = next(&apart.leaders, peers.rank) {
         let full = [0; MAX_READ_BYTES];
@@ -77,7 +62,7 @@ fn burst(peers: &Peers, apart: &Apart, bytes: usize) -> Result<i64, RegionsError
     let took = begun.elapsed().as_nanos().max(1);
     let mut all = [i64::try_from(took).unwrap_or(i64::MAX)];
     peers.most(&mut all)?;
-    Ok(all[0])
+    Ok(Duration::from_nanos(all[0].unsigned_abs()))
 }
 
 /// The member after this one; `None`: it is none.

@@ -70,12 +70,16 @@ fn repeats<D: Storage>(
     Ok(any == [1])
 }
 
-/// The processes that make parity, and how fast they reach each other, if that is known.
+/// Payloads that are shorter are protected by any encoder in less time than measuring takes.
+const WORTH_MEASURING_BYTES: u64 = 1 << 20;
+
+/// The processes that make parity, and what tells how fast they reach each other, which all call
+/// together; `None`: that cannot be told.
 #[derive(Clone, Copy)]
 pub struct Makers<'a> {
     pub peers: &'a Peers,
     pub apart: &'a Apart,
-    pub measured: Option<Measured>,
+    pub measure: &'a dyn Fn() -> Result<Option<Measured>, RegionsError>,
 }
 
 /// Protects the parts of a checkpoint, which lie in the folders of those who wrote them, and lets
@@ -139,6 +143,7 @@ fn protect_in<D: Storage>(
 struct Round<'a, D> {
     peers: &'a Peers,
     apart: &'a Apart,
+    measure: &'a dyn Fn() -> Result<Option<Measured>, RegionsError>,
     measured: Option<Measured>,
     /// Which encoders were picked, and why.
     picked: Rc<RefCell<Vec<String>>>,
@@ -150,7 +155,7 @@ struct Round<'a, D> {
 
 impl<'a, D: Storage> Round<'a, D> {
     fn new(
-        Makers { peers, apart, measured }: Makers<'a>,
+        Makers { peers, apart, measure }: Makers<'a>,
         mut vault: Assembly<D>,
     ) -> Result<Round<'a, D>, RegionsError> {
         let there = |place: &&Place| vault.leaders.contains_key(&place.node);
@@ -158,8 +163,8 @@ impl<'a, D: Storage> Round<'a, D> {
         let groups = lay_out(vault.scheme, &places).map_err(VaultError::Layout)?.groups;
         let generation = vault.last + 1;
         vault.member.iter_mut().for_each(|member| member.disk.own_from(generation));
-        let picked = Rc::default();
-        Ok(Round { peers, apart, measured, picked, vault, generation, groups, base: None })
+        let (measured, picked) = (None, Rc::default());
+        Ok(Round { peers, apart, measure, measured, picked, vault, generation, groups, base: None })
     }
 
     fn node(&self) -> Option<u32> {
@@ -271,9 +276,12 @@ impl<'a, D: Storage> Round<'a, D> {
         label: &Label,
         parts: &Parts<'_>,
     ) -> Result<(), RegionsError> {
-        let mut coordinator = self.coordinator();
         let offered = self.offer(begun, label, parts);
         let mut events = self.tell(offered)?;
+        if events.iter().any(|event| event.payload() >= WORTH_MEASURING_BYTES) {
+            self.measured = (self.measure)()?;
+        }
+        let mut coordinator = self.coordinator();
         loop {
             let actions: Vec<Action> =
                 events.into_iter().flat_map(|event| coordinator.handle(event)).collect();
@@ -326,7 +334,7 @@ impl<'a, D: Storage> Round<'a, D> {
 
     /// Says how it was made, which is the same at all processes.
     fn explain(&self, commit: &mut Commit) {
-        let measured = self.measured.map_or("nothing is measured".into(), |m| m.to_string());
+        let measured = self.measured.map_or("nothing was measured".into(), |m| m.to_string());
         let mut all = self.picked.borrow().clone();
         all.dedup();
         all.splice(..0, Some(commit.why.clone()).filter(|why| !why.is_empty()));
