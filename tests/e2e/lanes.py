@@ -80,12 +80,17 @@ class Lane(threading.Thread):
         self.join()
 
 
+# For tests that need hardly any processor.
+LANES_APART = 2
+
+
 def side_by_side(groups, count, apart, told):
-    """Runs groups of tests in so many lanes, and the tests of `apart` one by one in a lane more."""
+    """Runs groups of tests in so many lanes, and the tests of `apart` in a few lanes more."""
     shared, own = queue.SimpleQueue(), queue.SimpleQueue()
     for group in groups:
         shared.put(group)
-    own.put(apart)
+    for name in apart:
+        own.put([name])
     lock = threading.Lock()
 
     def in_turn(answer):
@@ -93,7 +98,7 @@ def side_by_side(groups, count, apart, told):
             told(answer)
 
     lanes = [Lane(number, shared, in_turn) for number in range(1, count + 1)]
-    lanes.append(Lane(count + 1, own, in_turn))
+    lanes += [Lane(count + 1 + number, own, in_turn) for number in range(LANES_APART)]
     for lane in lanes:
         lane.start()
     try:
