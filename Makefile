@@ -18,7 +18,8 @@ EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
 help:
 	@echo 'make build    the staged prefix in build/: bin, lib, libexec, include, and the examples'
 	@echo 'make demo     runs cg three times, kills a rank and then a node, compares the results bit for bit'
-	@echo 'make test     all tests; the last line says how many passed and failed'
+	@echo 'make test     all tests; the last line says how many passed and failed. Of cases that differ in'
+	@echo '              a row of a table only, a part at each commit: make test ALL=1 runs them all'
 	@echo 'make lint     rustfmt, clippy with warnings denied, the house rules (tests/tidy.py)'
 	@echo 'make soak     SEEDS (default 100000) simulated jobs on many nodes, then benches/kill-storm'
 	@echo '              with RUNS (default 100) runs of each example program, and twice as many'
@@ -68,7 +69,7 @@ demo: build
 	@python3 scripts/demo
 
 test: test-setup build
-	@python3 tests/run
+	@python3 tests/run $(if $(ALL),--all)
 
 # Compilers that only tests need.
 test-setup:
@@ -83,6 +84,7 @@ lint: setup
 RUNS ?= 100
 SEEDS ?= 100000
 soak: build
+	python3 tests/run --all e2e image
 	for kind in '' --vault --units '--units --vault' --cluster-units --outside --routed --drain \
 	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \
 	    '--units --vault --drain' '--cluster-units --vault' '--cluster-units --vault --drain' \

@@ -41,7 +41,7 @@ fn amx_tiles() {
 
 #[test]
 fn signals_and_timers() {
-    survives("signals", &[], &["60"], 3);
+    survives("signals", &[], &["30"], 3);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn state_in_the_kernel_of_a_static_program() {
 #[test]
 fn frozen_and_let_go_again_and_again() {
     does_not_notice("blocked", &["60"]);
-    does_not_notice("signals", &["60"]);
+    does_not_notice("signals", &["30"]);
     does_not_notice("clock", &["1000000"]);
     does_not_notice("plain", &["1000"]);
 }

@@ -15,7 +15,7 @@ from suspend import family, goes_on, on, ranks_of, stands, told
 
 MIB = 32
 COORDINATED = ["--ft", "coordinated"]
-PLATE = [*example("heat"), "--mib", str(MIB), "--steps", "800", "--every", "10", "--progress"]
+PLATE = [*example("heat"), "--mib", str(MIB), "--steps", "300", "--every", "10", "--progress"]
 _plate = []
 
 

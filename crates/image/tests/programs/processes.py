@@ -25,6 +25,9 @@ def work(number, tasks, results, lock, total, marks):
 def main():
     rounds = int(sys.argv[1])
     context = multiprocessing.get_context(sys.argv[2])
+    if len(sys.argv) > 3:
+        # What the names of semaphores begin with.
+        multiprocessing.process.current_process()._config["semprefix"] = sys.argv[3]
     lock = context.Lock()
     total = context.Value("q", 0)
     marks = context.Array("i", 50)
