@@ -83,7 +83,7 @@ lint: setup
 
 RUNS ?= 100
 SEEDS ?= 100000
-soak: build
+soak: test-setup build
 	python3 tests/run --all e2e image
 	for kind in '' --vault --units '--units --vault' --cluster-units --outside --routed --drain \
 	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \

@@ -80,25 +80,21 @@ class Lane(threading.Thread):
         self.join()
 
 
-# For tests that need hardly any processor.
-LANES_APART = 2
-
-
-def side_by_side(groups, count, apart, told):
-    """Runs groups of tests in so many lanes, and the tests of `apart` in a few lanes more."""
-    shared, own = queue.SimpleQueue(), queue.SimpleQueue()
-    for group in groups:
-        shared.put(group)
-    for name in apart:
-        own.put([name])
+def side_by_side(kinds, told):
+    """Runs groups of tests: of each kind, (groups, count), in so many lanes of its own."""
     lock = threading.Lock()
 
     def in_turn(answer):
         with lock:
             told(answer)
 
-    lanes = [Lane(number, shared, in_turn) for number in range(1, count + 1)]
-    lanes += [Lane(count + 1 + number, own, in_turn) for number in range(LANES_APART)]
+    lanes = []
+    for groups, count in kinds:
+        those = queue.SimpleQueue()
+        for group in groups:
+            those.put(group)
+        first = len(lanes) + 1
+        lanes += [Lane(number, those, in_turn) for number in range(first, first + count)]
     for lane in lanes:
         lane.start()
     try:

@@ -1,5 +1,6 @@
 """Of many cases that differ in a row of a table only, those whose turn it is at this commit."""
 
+import collections
 import os
 import subprocess
 
@@ -14,10 +15,10 @@ def have_their_turn(names, turns, table):
         commit = subprocess.run(words, capture_output=True, text=True).stdout.strip()
     except OSError:
         commit = ""
-    numbers, chosen = {}, set()
+    first = int(commit[:8] or "0", 16)
+    numbers, chosen = collections.Counter(), set()
     for name in names:
-        number = numbers.get(table(name), int(commit[:8] or "0", 16)) + 1
-        numbers[table(name)] = number
-        if number % turns == 0:
+        numbers[table(name)] += 1
+        if (first + numbers[table(name)]) % turns == 0:
             chosen.add(name)
     return chosen

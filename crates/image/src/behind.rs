@@ -1,6 +1,7 @@
 //! Processes that a program has left behind: nobody waits for them (daemons), so they have no place
 //! in its images. Whoever adopts them finds them; here they are named.
 
+use crate::procfs::Status;
 use std::fmt;
 use std::fs;
 
@@ -61,9 +62,7 @@ pub fn children_of(process: &str) -> Vec<libc::pid_t> {
 
 /// Whether somebody traces a process, as a checkpoint does with its twins.
 pub fn is_traced(pid: libc::pid_t) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    tracer.is_some_and(|t| t.trim() != "0")
+    Status::read(pid).and_then(|s| s.number("TracerPid", 10)).is_ok_and(|tracer| tracer > 0)
 }
 
 #[cfg(test)]

@@ -220,8 +220,7 @@ def test_an_image_of_another_job_is_refused_and_another_one_used():
                 file.write(theirs)
             job.kill_ranks([1])
             job.wait_event("image-refused", rank=1)
-            words = "was encrypted with another key"
-            job.says(words)
+            job.says("was encrypted with another key")
             job.ends_as("heat")
 
 

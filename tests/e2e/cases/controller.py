@@ -323,9 +323,8 @@ def test_the_disk_of_the_controller_is_full_for_a_while():
         with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
             while True:
                 file.write(b"x" * 4096)
-        says = lambda text: job.until(lambda: text in job.stderr(), text)
         send(b"y" * 100_000 + b"\n")
-        says("standard input cannot be kept")
+        job.says("standard input cannot be kept")
 
         def said_of_files():
             # What was begun of a page of each file has room.
@@ -336,11 +335,11 @@ def test_the_disk_of_the_controller_is_full_for_a_while():
         job.until(said_of_files, "lines about journal and events")
         assert job.stdout() == "6\n" and job.running(), job.report()
         os.remove(filler)
-        says("standard input is kept, and read, again")
+        job.says("standard input is kept, and read, again")
         job.until(lambda: job.stdout() == "6\n100001\n", "the long line")
-        says("journal is written again")
+        job.says("journal is written again")
         os.kill(job.status()["daemon_pid"], signal.SIGKILL)
-        says("another one goes on")
+        job.says("another one goes on")
         send(b"last\n")
         job.until(lambda: job.stdout().endswith("\n5\n"), "the last line")
         # The next controller has written their file anew, without the line that was torn.

@@ -174,8 +174,7 @@ def test_a_node_whose_ranks_move_leaves_when_it_is_told_to_end():
     with Pointed("farm", 3, ckpt_every=0.5) as job:
         record = ready(job)
         asking = lambda: Asking(job, "--from", "1", "--to", "2")
-        text = "in place of being a spare"
-        hears = lambda: job.until(lambda: text in job.stderr(), text)
+        hears = lambda: job.says("in place of being a spare")
         code, out, err = told_while(job, asking, hears, 1, record)
         assert code == 0 and "has left" in out, (code, out, err)
         is_gone(job, 1, record)

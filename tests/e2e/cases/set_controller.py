@@ -166,8 +166,7 @@ def test_a_job_that_was_to_be_saved_goes_on():
             job.arm(point)
             job.interrupt(signal.SIGQUIT)
             job.dies_at(point, 1)
-            said = "the job is not saved, and goes on: its controller died"
-            job.says(said)
+            job.says("the job is not saved, and goes on: its controller died")
             job.sets()
             same_processes(job, before)
             save(job)

@@ -282,8 +282,7 @@ def test_the_job_goes_on_while_the_store_is_away():
     with server() as it, stored("farm", it) as job:
         job.wait_event("stored")
         it.stop()
-        lacks = "does not get a newer state of the job"
-        job.says(lacks)
+        job.says("does not get a newer state of the job")
         assert "cannot be reached" in job.status()["saved_to"]["error"]
         done = job.count("stored")
         it.start()

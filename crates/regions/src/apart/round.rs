@@ -73,13 +73,16 @@ fn repeats<D: Storage>(
 /// Payloads that are shorter are protected by any encoder in less time than measuring takes.
 const WORTH_MEASURING_BYTES: u64 = 1 << 20;
 
-/// The processes that make parity, and what tells how fast they reach each other, which all call
-/// together; `None`: that cannot be told.
+/// Tells how fast those that make parity reach each other; all call it together. `None`: that
+/// cannot be told.
+type Measure<'a> = &'a dyn Fn() -> Result<Option<Measured>, RegionsError>;
+
+/// The processes that make parity, and what tells how fast they reach each other.
 #[derive(Clone, Copy)]
 pub struct Makers<'a> {
     pub peers: &'a Peers,
     pub apart: &'a Apart,
-    pub measure: &'a dyn Fn() -> Result<Option<Measured>, RegionsError>,
+    pub measure: Measure<'a>,
 }
 
 /// Protects the parts of a checkpoint, which lie in the folders of those who wrote them, and lets
@@ -143,7 +146,7 @@ fn protect_in<D: Storage>(
 struct Round<'a, D> {
     peers: &'a Peers,
     apart: &'a Apart,
-    measure: &'a dyn Fn() -> Result<Option<Measured>, RegionsError>,
+    measure: Measure<'a>,
     measured: Option<Measured>,
     /// Which encoders were picked, and why.
     picked: Rc<RefCell<Vec<String>>>,
