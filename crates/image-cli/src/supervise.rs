@@ -9,7 +9,7 @@ use crate::protocol::{Request, Written};
 use crate::signals::{self, Seen};
 use crate::{orphans, say, serve, take};
 use anyhow::{Context, bail};
-use eyrie_image::{Image, Tracker, Tracking};
+use eyrie_image::{Image, Tracker, Tracking, collect_end};
 use eyrie_terminal::{Failure, told, units};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -295,9 +295,7 @@ fn kill(pid: libc::pid_t) {
     }
 }
 
-/// Waits for the end of the process, and collects it. Only its end: the stops of a checkpoint are
-/// for the thread that takes it, and `waitid` would take them away from it. Looks at others now and
-/// then.
+/// Waits for the end of the process, and collects it. Looks at others now and then.
 fn wait(pidfd: &OwnedFd, look: impl Fn()) -> io::Result<End> {
     let fd = pidfd.as_raw_fd();
     loop {
@@ -315,20 +313,11 @@ fn wait(pidfd: &OwnedFd, look: impl Fn()) -> io::Result<End> {
             }
             return Err(error);
         }
-        // SAFETY: siginfo_t is plain data for which zero is valid.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let options = libc::WEXITED | libc::WNOHANG;
-        // SAFETY: a valid place for the answer.
-        if unsafe { libc::waitid(libc::P_PIDFD, fd as libc::id_t, &mut info, options) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: these two fields are the ones that waitid sets.
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        match (pid, info.si_code) {
+        match collect_end(libc::P_PIDFD, fd as libc::id_t)? {
             // A thread that takes a checkpoint has yet to see that it is over.
-            (0, _) => std::thread::sleep(Duration::from_millis(1)),
-            (_, libc::CLD_EXITED) => return Ok(End::Exit(status)),
-            _ => return Ok(End::Signal(status)),
+            None => std::thread::sleep(Duration::from_millis(1)),
+            Some((libc::CLD_EXITED, status)) => return Ok(End::Exit(status)),
+            Some((_, signal)) => return Ok(End::Signal(signal)),
         }
     }
 }

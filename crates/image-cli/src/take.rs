@@ -22,6 +22,23 @@ pub fn take(
     orphans: OrphansMode,
     tracker: &mut Tracker,
 ) -> anyhow::Result<Written> {
+    // In a thread of its own: a thread of the program that does not stop in time is let go by the
+    // kernel when the one that traces it ends.
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("checkpoint".into());
+        let taking = thread.spawn_scoped(scope, || take_here(pid, path, way, orphans, tracker));
+        let taken = taking.context("cannot start a thread")?.join();
+        taken.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn take_here(
+    pid: libc::pid_t,
+    path: &Path,
+    way: Way,
+    orphans: OrphansMode,
+    tracker: &mut Tracker,
+) -> anyhow::Result<Written> {
     let begun = Instant::now();
     let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None, &false.into());
     let before = ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);

@@ -37,6 +37,11 @@ impl Agent {
         Ok(Agent { tracee, site, scratch, saved, base })
     }
 
+    /// Where the borrowed memory lies, and what was there.
+    pub fn borrowed(&self) -> (u64, Vec<u8>) {
+        (self.scratch, self.saved.to_vec())
+    }
+
     /// The same for a twin of the process.
     pub fn of_twin(&self, twin: Tracee) -> Agent {
         Agent { tracee: twin, ..*self }

@@ -37,6 +37,7 @@ impl From<TraceError> for CaptureError {
     fn from(e: TraceError) -> CaptureError {
         match e {
             TraceError::Gone => CaptureError::Gone,
+            TraceError::Late { tid, limit } => CaptureError::Late { tid, limit },
             TraceError::Os { what, source } => CaptureError::Os { what, source },
         }
     }
@@ -93,6 +94,7 @@ pub(crate) fn freeze_state(
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
+    frozen.scratch = Some(agent.borrowed());
     let answers = ask(&agent, frozen, &mut threads, &mut pending, &stat);
     let (timers, posix_timers, kin, policies, switches, attributes) =
         answers.inspect_err(|_| {
@@ -131,6 +133,7 @@ pub(crate) fn agent_alone(frozen: &mut Frozen) -> Result<(Vec<Mapping>, Agent), 
     tracee.set_sigmask(ALL_SIGNALS)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
+    frozen.scratch = Some(agent.borrowed());
     Ok((maps, agent))
 }
 

@@ -25,6 +25,17 @@ pub enum FreezeError {
     /// A thread waits in the kernel for something that cannot be interrupted.
     #[error("thread {0} is blocked in the kernel and does not stop")]
     Stuck(libc::pid_t),
+    /// A thread did not come to a stop in time.
+    #[error(
+        "thread {tid} did not stand still within {} s, so the process goes on without a checkpoint",
+        limit.as_secs_f32()
+    )]
+    Late {
+        /// The thread.
+        tid: libc::pid_t,
+        /// How long it had.
+        limit: Duration,
+    },
     /// It goes on starting threads faster than they can be stopped.
     #[error("the process starts threads faster than they can be stopped")]
     Restless,
@@ -98,6 +109,18 @@ pub enum CaptureError {
         name: String,
         /// Why not.
         why: Box<CaptureError>,
+    },
+    /// A thread did not come back in time from a system call that was made in its name.
+    #[error(
+        "thread {tid} did not come back within {} s from a system call made in its name, so the \
+         process goes on without a checkpoint",
+        limit.as_secs_f32()
+    )]
+    Late {
+        /// The thread.
+        tid: libc::pid_t,
+        /// How long it had.
+        limit: Duration,
     },
     /// It was called off while its memory was being stored.
     #[error("the image is not wanted any more")]

@@ -41,6 +41,8 @@ points! {
     CALLS_OVER = 11 "calls under way were waited for, before pages are stored while it runs";
     STORED_AHEAD = 12 "some pages were stored while it runs";
     SHARED_KEPT = 13 "what has changed of shared memory was kept";
+    STOP_AWAITED = 14 "the next stop of a thread is about to be waited for";
+    CALL_MADE = 15 "a thread is on its way through a system call made in its name";
     TWIN_ASKED = 20 "the twin was asked in the process's name";
     REGIONS_KNOWN = 21 "it is known what has to be stored";
     FILE_BEGUN = 22 "the image's temporary file was begun";
@@ -69,6 +71,16 @@ pub(crate) use armed::point;
 #[cfg(feature = "faults")]
 pub use armed::{Action, arm, disarm};
 
+#[cfg(feature = "faults")]
+pub(crate) use armed::limit;
+
+/// How long a wait may take, for those limits that a lost stop exhausts.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub(crate) fn limit(limit: std::time::Duration) -> std::time::Duration {
+    limit
+}
+
 /// Does nothing.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
@@ -78,9 +90,10 @@ pub(crate) fn point(_: Point) -> Result<(), Fault> {
 
 #[cfg(feature = "faults")]
 mod armed {
-    use super::{Fault, Point};
+    use super::{CALL_MADE, Fault, Point, STOP_AWAITED};
     use crate::procfs::Stat;
     use std::sync::Mutex;
+    use std::time::Duration;
 
     /// What happens at an armed point.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +118,17 @@ mod armed {
     /// Disarms; tells whether the point has *not* struck.
     pub fn disarm() -> bool {
         ARMED.lock().unwrap_or_else(|e| e.into_inner()).take().is_some()
+    }
+
+    /// How long a wait may take: not long as long as a stop is to be lost.
+    pub(crate) fn limit(limit: Duration) -> Duration {
+        const SHORT: Duration = Duration::from_millis(300);
+        let armed = *ARMED.lock().unwrap_or_else(|e| e.into_inner());
+        let loses = |(number, action)| {
+            let awaits = [STOP_AWAITED, CALL_MADE].iter().any(|point| point.number == number);
+            awaits && action == Action::Fail
+        };
+        if armed.is_some_and(loses) { SHORT.min(limit) } else { limit }
     }
 
     /// A point that is passed.

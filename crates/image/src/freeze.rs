@@ -12,12 +12,15 @@ use crate::error::FreezeError;
 use crate::fault;
 use crate::interrupted;
 use crate::lazy;
+use crate::memory;
 use crate::procfs::{self, Stat, Status};
 use crate::sink::Tap;
+use crate::stops::{reap, try_reap};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee, is_traced_by_us};
-use crate::twin::{reap, try_reap};
+use crate::twin::end_twin;
 use crate::undertaker::Undertaker;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,15 +34,19 @@ const EVENT_STOP: i32 = 128;
 const MAX_THREADS: usize = 1024;
 /// How long the threads that were found in one pass have to come to a stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// How long they have where it is only not their turn, on a busy machine, and how often it is
-/// looked whether that is so.
+/// How long all threads of a process and of its descendants have together where it is only not
+/// their turn, on a busy machine, and how often it is looked whether that is so.
 const TURN_LIMIT: Duration = Duration::from_secs(60);
 const TURN_LOOK: Duration = Duration::from_millis(100);
+/// How long attaching to a thread may take while its process executes another program.
+const SEIZE_LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked for new threads at least before they are too many. By time alone it could
 /// not be told from a machine so busy that one pass takes longer than [`STOP_LIMIT`].
 const PASSES: u32 = 16;
-/// How long one that has not stopped is waited for when all is called off.
+/// How long those that have not stopped are waited for when all is called off.
 const RELEASE_LIMIT: Duration = Duration::from_millis(100);
+/// How long the others stand while one comes back from a system call that was made in its name.
+const BACK_LIMIT: Duration = Duration::from_secs(2);
 
 /// A process that this *thread* traces. All calls must come from the thread that stopped it.
 /// Dropping lets the process run on.
@@ -49,6 +56,8 @@ pub struct Frozen {
     attached: Vec<Attached>,
     /// What to put back before it runs on.
     pub(crate) borrowed: Vec<Borrowed>,
+    /// Memory that an agent has borrowed: where, and what was there.
+    pub(crate) scratch: Option<(u64, Vec<u8>)>,
     since: Instant,
     /// Its children, stopped like itself.
     pub(crate) children: Vec<Frozen>,
@@ -95,6 +104,7 @@ impl From<TraceError> for FreezeError {
     fn from(e: TraceError) -> FreezeError {
         match e {
             TraceError::Gone => FreezeError::Gone,
+            TraceError::Late { tid, limit } => FreezeError::Late { tid, limit },
             TraceError::Os { what, source } => FreezeError::Os { what, source },
         }
     }
@@ -104,7 +114,8 @@ impl Frozen {
     /// Seizes `pid` and stops all its threads at once, then its child processes, and theirs. A
     /// thread that sleeps in the kernel and cannot be woken makes this fail after some seconds
     /// ([`FreezeError::Stuck`]); such a thread stays traced until the calling thread ends, the
-    /// others are let go.
+    /// others are let go. However busy the machine, it fails after a minute
+    /// ([`FreezeError::Late`]), and they are let go.
     pub fn stop(pid: libc::pid_t) -> Result<Frozen, FreezeError> {
         let mut frozen = Frozen::new(pid);
         frozen.stop_again()?;
@@ -113,9 +124,14 @@ impl Frozen {
 
     /// The same without its children.
     pub(crate) fn alone(pid: libc::pid_t) -> Result<Frozen, FreezeError> {
+        Frozen::alone_until(pid, last_turn())
+    }
+
+    /// The same by `last` at the latest.
+    pub(crate) fn alone_until(pid: libc::pid_t, last: Instant) -> Result<Frozen, FreezeError> {
         let mut frozen = Frozen::new(pid);
         // What was stopped before a failure is let go when it is dropped.
-        frozen.stop_threads()?;
+        frozen.stop_threads(last)?;
         Ok(frozen)
     }
 
@@ -124,6 +140,7 @@ impl Frozen {
             tracee: Tracee(pid),
             attached: Vec::new(),
             borrowed: Vec::new(),
+            scratch: None,
             since: Instant::now(),
             children: Vec::new(),
             ended: Vec::new(),
@@ -236,18 +253,59 @@ impl Frozen {
             self.collect_first();
             return Ok(());
         }
-        let mut result = self.give_back();
+        let (late, mut result) = self.give_back();
+        let is_late = |thread: &Attached| late.iter().any(|b| b.tracee == thread.tracee);
+        let end = Instant::now() + RELEASE_LIMIT;
+        let mut waited_for = Vec::new();
         // The others before the first: of a process that was killed in the meantime the first
         // thread's end is only told when the others are collected.
         while let Some(thread) = self.attached.pop() {
-            let first = thread.tracee == self.tracee;
-            let detached = thread.detach(self.tracee);
-            self.first_ended |= first && matches!(detached, Err(TraceError::Gone));
-            result = result.and(detached);
+            if is_late(&thread) {
+                waited_for.push(thread);
+                continue;
+            }
+            result = result.and(self.let_thread_go(thread, end));
         }
+        result = result.and(self.wait_for_late(late, waited_for));
+        self.scratch = None;
         self.collect_first();
         self.stood.set(Some(self.since.elapsed()));
         Ok(result?)
+    }
+
+    fn let_thread_go(&mut self, thread: Attached, end: Instant) -> Result<(), TraceError> {
+        let first = thread.tracee == self.tracee;
+        let detached = thread.detach(self.tracee, end);
+        self.first_ended |= first && matches!(detached, Err(TraceError::Gone));
+        detached
+    }
+
+    /// Waits for threads that the kernel has not let out of a system call that was made in their
+    /// name. All others run meanwhile. There is no limit: let go of now, such a thread would go on
+    /// as whatever the call has made of it. Who is killed is waited for no longer.
+    fn wait_for_late(
+        &mut self,
+        late: Vec<Borrowed>,
+        threads: Vec<Attached>,
+    ) -> Result<(), TraceError> {
+        let mut result = Ok(());
+        for thread in threads {
+            let Some(borrowed) = late.iter().find(|b| b.tracee == thread.tracee) else { continue };
+            let home = loop {
+                match wait_for_stop(thread.tracee, Instant::now() + TURN_LOOK) {
+                    Ok(None) => {}
+                    Ok(Some(_)) => break borrowed.put_back(),
+                    Err(e) => break Err(e),
+                }
+            };
+            if let Some((at, saved)) = self.scratch.take().filter(|_| home.is_ok()) {
+                // The call may have answered there since. Its failure is that of the process.
+                let _ = memory::write_exact(self.tracee.0, at, &saved);
+            }
+            let gone = self.let_thread_go(thread, Instant::now() + RELEASE_LIMIT);
+            result = result.and(home).and(gone);
+        }
+        result
     }
 
     /// Tells the parent of a process that ended under our trace. A child of our own is left to be
@@ -278,7 +336,7 @@ impl Frozen {
         while !is_ours(first) && is_left() && Instant::now() < end {
             std::thread::yield_now();
         }
-        if is_ours(first) && matches!(wait_for_stop(first, Some(end)), Ok(Some(_))) {
+        if is_ours(first) && matches!(wait_for_stop(first, end), Ok(Some(_))) {
             let _ = first.detach(0);
         }
     }
@@ -291,7 +349,8 @@ impl Frozen {
         lazy::complete(self.tracee.0);
         self.since = Instant::now();
         self.stood = Rc::default();
-        let stopped = self.stop_threads().and_then(|()| self.stop_children());
+        let last = last_turn();
+        let stopped = self.stop_threads(last).and_then(|()| self.stop_children(last));
         let result = stopped.and_then(|()| Ok(fault::point(fault::STOPPED)?));
         if result.is_err() {
             // The reason why it could not be stopped is what counts.
@@ -306,11 +365,11 @@ impl Frozen {
     }
 
     /// Stops all threads that there are, until there are no new ones: then none runs that could
-    /// start another.
-    fn stop_threads(&mut self) -> Result<(), FreezeError> {
+    /// start another. `last`: when it is given up however busy the machine.
+    fn stop_threads(&mut self, last: Instant) -> Result<(), FreezeError> {
         let begun = Instant::now();
         for pass in 1.. {
-            let end = Instant::now() + STOP_LIMIT;
+            let end = (Instant::now() + fault::limit(STOP_LIMIT)).min(last);
             let mut tasks =
                 procfs::numbers(self.tracee.0, "task").map_err(|_| FreezeError::Gone)?;
             if tasks.len() > MAX_THREADS {
@@ -322,23 +381,11 @@ impl Frozen {
             if self.attached.len() == known {
                 break;
             }
-            let mut result = Ok(());
-            for mut thread in self.attached.split_off(known) {
-                let stopped = wait_for_turn_and_stop(thread.tracee, end);
-                if matches!(stopped, Err(TraceError::Gone)) {
-                    self.first_ended |= thread.tracee == self.tracee;
-                    thread.forget(self.tracee);
-                    continue;
-                }
-                result = result.and(stopped.map(|stopped| {
-                    thread.stopped = stopped.is_some();
-                    thread.held = stopped == Some(true);
-                }));
-                self.attached.push(thread);
-            }
-            result?;
+            self.take_stops(known, end, last)?;
             if let Some(stuck) = self.attached.iter().find(|thread| !thread.stopped) {
-                return Err(FreezeError::Stuck(stuck.tracee.0));
+                let tid = stuck.tracee.0;
+                let late = Err(FreezeError::Late { tid, limit: begun.elapsed() });
+                return if is_blocked(tid) { Err(FreezeError::Stuck(tid)) } else { late };
             }
             if pass >= PASSES && begun.elapsed() >= STOP_LIMIT {
                 return Err(FreezeError::Restless);
@@ -352,9 +399,31 @@ impl Frozen {
         }
     }
 
+    /// Waits for the stops of the threads that were attached to, but for the first `known`. The
+    /// first thread comes last: of its end one hears when the others were collected.
+    fn take_stops(&mut self, known: usize, end: Instant, last: Instant) -> Result<(), FreezeError> {
+        let mut result = Ok(());
+        let mut there = Vec::new();
+        for mut thread in self.attached.split_off(known).into_iter().rev() {
+            let stopped = wait_for_turn_and_stop(thread.tracee, end, last);
+            if matches!(stopped, Err(TraceError::Gone)) {
+                self.first_ended |= thread.tracee == self.tracee;
+                thread.forget(self.tracee);
+                continue;
+            }
+            result = result.and(stopped.map(|stopped| {
+                thread.stopped = stopped.is_some();
+                thread.held = stopped == Some(true);
+            }));
+            there.push(thread);
+        }
+        self.attached.extend(there.into_iter().rev());
+        Ok(result?)
+    }
+
     /// Attaches those of the threads that are not yet.
     fn attach_all(&mut self, tasks: &[u32]) -> Result<(), FreezeError> {
-        let known: Vec<Tracee> = self.attached.iter().map(|thread| thread.tracee).collect();
+        let known: HashSet<Tracee> = self.attached.iter().map(|thread| thread.tracee).collect();
         let tasks = tasks.iter().map(|&tid| Tracee(tid as libc::pid_t));
         let new: Vec<Tracee> = tasks.filter(|tracee| !known.contains(tracee)).collect();
         let first = self.tracee;
@@ -373,7 +442,8 @@ impl Frozen {
 
     /// Seizes a thread, unless it has ended, and asks it to stop.
     fn attach(&mut self, tracee: Tracee) -> Result<(), FreezeError> {
-        match tracee.seize(libc::PTRACE_O_TRACESYSGOOD).map_err(|e| explain(tracee, e)) {
+        let end = Instant::now() + fault::limit(SEIZE_LIMIT);
+        match tracee.seize(libc::PTRACE_O_TRACESYSGOOD, end).map_err(|e| explain(tracee, e)) {
             Ok(()) => {}
             // It executed another program as it was let go, under another number.
             Err(FreezeError::Gone) if is_ours(tracee) => {}
@@ -390,35 +460,52 @@ impl Frozen {
         }
     }
 
-    /// Puts back what was borrowed, in a stop from which the kernel restarts system calls.
-    fn give_back(&mut self) -> Result<(), TraceError> {
+    /// Puts back what was borrowed, in a stop from which the kernel restarts system calls. Returns
+    /// what could not be put back yet.
+    fn give_back(&mut self) -> (Vec<Borrowed>, Result<(), TraceError>) {
         let mut result = Ok(());
-        let mut on_the_way = Vec::new();
-        let untouched = |thread: &&Attached| {
-            thread.stopped && !self.borrowed.iter().any(|b| b.tracee == thread.tracee)
-        };
+        let borrowed = std::mem::take(&mut self.borrowed);
+        let touched: HashSet<Tracee> = borrowed.iter().map(|b| b.tracee).collect();
+        let untouched = |thread: &&Attached| thread.stopped && !touched.contains(&thread.tracee);
         for thread in self.attached.iter().filter(untouched) {
             result = result.and(hide_stop(thread.tracee));
         }
-        for borrowed in std::mem::take(&mut self.borrowed) {
-            let tracee = borrowed.tracee;
-            let go = tracee
-                .set_options(libc::PTRACE_O_TRACESYSGOOD)
-                .and_then(|()| tracee.interrupt())
-                .and_then(|()| tracee.resume(0));
-            if go.is_ok() {
-                on_the_way.push(borrowed);
+        for tracee in borrowed.iter().map(|b| b.tracee) {
+            // One that does not stand yet comes to that stop by itself; of one that has ended we
+            // hear when that is waited for.
+            let _ = tracee.interrupt().and_then(|()| tracee.resume(0));
+        }
+        let end = Instant::now() + BACK_LIMIT;
+        let mut late = Vec::new();
+        // As they were set going, but the first thread.
+        for borrowed in borrowed.into_iter().rev() {
+            match wait_for_stop(borrowed.tracee, end) {
+                Ok(Some(_)) => result = result.and(borrowed.put_back()),
+                Ok(None) => late.push(borrowed),
+                Err(e) => result = result.and(Err(e)),
             }
-            result = result.and(go);
         }
-        for Borrowed { tracee, regs, sigmask } in on_the_way {
-            let done = wait_for_stop(tracee, None)
-                .and_then(|_| tracee.set_regs(&regs))
-                .and_then(|()| tracee.set_sigmask(sigmask));
-            result = result.and(done);
-        }
-        result
+        (late, result)
     }
+}
+
+impl Borrowed {
+    fn put_back(&self) -> Result<(), TraceError> {
+        self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
+        self.tracee.set_regs(&self.regs)?;
+        self.tracee.set_sigmask(self.sigmask)
+    }
+}
+
+/// When a process is not tried to be stopped any more.
+fn last_turn() -> Instant {
+    Instant::now() + fault::limit(TURN_LIMIT)
+}
+
+/// Whether a thread waits in the kernel for something that cannot be interrupted: only this it
+/// cannot leave by itself when it is its turn.
+fn is_blocked(tid: libc::pid_t) -> bool {
+    Status::read(tid).is_ok_and(|status| status.field("State").starts_with('D'))
 }
 
 /// Keeps from a thread, whose registers nobody has read yet, that it was stopped.
@@ -431,9 +518,9 @@ fn hide_stop(tracee: Tracee) -> Result<(), TraceError> {
 
 impl Attached {
     /// Lets it go; if it was killed meanwhile, it is collected, unless it is the first thread.
-    fn detach(self, first: Tracee) -> Result<(), TraceError> {
+    fn detach(self, first: Tracee, end: Instant) -> Result<(), TraceError> {
         if !self.stopped {
-            match wait_for_stop(self.tracee, Some(Instant::now() + RELEASE_LIMIT)) {
+            match wait_for_stop(self.tracee, end) {
                 Ok(Some(_)) => {}
                 // The kernel lets it go when this thread ends; until then it is known as traced.
                 Ok(None) => {
@@ -464,42 +551,47 @@ impl Attached {
 
 /// Waits for the stop that was asked for, until `end`, and longer if the thread is not blocked but
 /// was not given a processor by then.
-fn wait_for_turn_and_stop(tracee: Tracee, mut end: Instant) -> Result<Option<bool>, TraceError> {
-    let last = Instant::now() + TURN_LIMIT;
-    // Only this it cannot leave by itself when it is its turn.
-    let is_blocked = || Status::read(tracee.0).is_ok_and(|s| s.field("State").starts_with('D'));
+fn wait_for_turn_and_stop(
+    tracee: Tracee,
+    mut end: Instant,
+    last: Instant,
+) -> Result<Option<bool>, TraceError> {
     loop {
-        let stopped = wait_for_stop(tracee, Some(end))?;
-        if stopped.is_some() || Instant::now() >= last || is_blocked() {
+        let stopped = wait_for_stop(tracee, end)?;
+        if stopped.is_some() || Instant::now() >= last || is_blocked(tracee.0) {
             return Ok(stopped);
         }
-        end = Instant::now() + TURN_LOOK;
+        end = (Instant::now() + TURN_LOOK).min(last);
     }
 }
 
 /// Waits for the stop that was asked for, until `end`. Tells whether the thread stood still anyway,
 /// by a stopping signal; `None` if it does not stop. A signal that comes first is passed on, and
 /// the stop asked for again: any trap takes back an earlier request.
-fn wait_for_stop(tracee: Tracee, end: Option<Instant>) -> Result<Option<bool>, TraceError> {
-    loop {
-        let stop = match end {
-            Some(end) => tracee.wait_until(Some(end))?,
-            None => Some(tracee.wait()?),
-        };
+fn wait_for_stop(tracee: Tracee, end: Instant) -> Result<Option<bool>, TraceError> {
+    while let Some(stop) = tracee.wait_until(end)? {
         let signal = match stop {
-            None => return Ok(None),
-            Some(Stop::Event(EVENT_STOP, signal)) => return Ok(Some(signal != libc::SIGTRAP)),
-            Some(Stop::Signal(signal)) => signal,
-            Some(Stop::Event(..) | Stop::Syscall) => 0,
+            Stop::Event(EVENT_STOP, signal) => return Ok(Some(signal != libc::SIGTRAP)),
+            Stop::Signal(signal) => signal,
+            Stop::Event(libc::PTRACE_EVENT_CLONE, _) => {
+                // Of a twin that was given up before it was made.
+                tracee.event_message().into_iter().for_each(|pid| end_twin(pid as libc::pid_t));
+                0
+            }
+            Stop::Event(..) | Stop::Syscall => 0,
         };
         tracee.interrupt()?;
         tracee.resume(signal)?;
     }
+    Ok(None)
 }
 
 /// Why a thread could not be seized.
 fn explain(tracee: Tracee, e: TraceError) -> FreezeError {
-    let TraceError::Os { what, source } = e else { return FreezeError::Gone };
+    let (what, source) = match e {
+        TraceError::Os { what, source } => (what, source),
+        other => return other.into(),
+    };
     if source.raw_os_error() != Some(libc::EPERM) {
         return FreezeError::Os { what, source };
     }

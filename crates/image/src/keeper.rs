@@ -1,6 +1,6 @@
 //! A process that does nothing but hold a descriptor for as long as another process lives.
 
-use crate::twin::reap;
+use crate::stops::reap;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::RawFd;

@@ -263,6 +263,7 @@ fn descriptor(tracee: Tracee) -> io::Result<OwnedFd> {
     let other = |e: String| io::Error::other(e);
     let traced = |e: TraceError| match e {
         TraceError::Gone => io::Error::from_raw_os_error(libc::ESRCH),
+        TraceError::Late { .. } => io::ErrorKind::TimedOut.into(),
         TraceError::Os { source, .. } => source,
     };
     let site = crate::restore::site(tracee.0).map_err(|e| other(e.to_string()))?;

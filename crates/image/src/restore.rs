@@ -35,8 +35,8 @@ use crate::rewire::MadeSockets;
 use crate::skeleton;
 use crate::spawn::{self, Start, Started};
 use crate::state::{Backing, Pending, State, Thread, region};
+use crate::stops::reap;
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
-use crate::twin::reap;
 use crate::vacating;
 use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
@@ -165,6 +165,10 @@ impl From<TraceError> for RestoreError {
     fn from(e: TraceError) -> RestoreError {
         match e {
             TraceError::Gone => RestoreError::Died("it was killed".into()),
+            TraceError::Late { tid, limit } => RestoreError::Died(format!(
+                "thread {tid} has done nothing for {} s",
+                limit.as_secs()
+            )),
             TraceError::Os { what, source } => RestoreError::Os { what, source },
         }
     }
@@ -427,7 +431,7 @@ fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
 
 /// Waits until the child is about to get `signal`; its death is explained.
 pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> {
-    match tracee.wait() {
+    match tracee.wait_while_busy() {
         Ok(Stop::Signal(s)) if s == signal => Ok(()),
         Ok(other) => Err(RestoreError::Died(format!("unexpected stop {other:?}"))),
         Err(TraceError::Gone) => Err(RestoreError::Died(match tracee.exit_status() {

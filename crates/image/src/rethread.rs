@@ -200,7 +200,7 @@ pub(crate) fn collect_killed(pid: libc::pid_t) {
     for tid in crate::procfs::numbers(pid, "task").unwrap_or_default() {
         let tid = tid as libc::pid_t;
         if tid != pid {
-            crate::twin::reap(tid);
+            crate::stops::reap(tid);
         }
     }
 }

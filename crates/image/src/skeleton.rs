@@ -14,9 +14,9 @@ use crate::pidfds::Pidfd;
 use crate::restore::{Child, explain_failure, wait_for};
 use crate::rethread;
 use crate::spawn::CloneArgs;
+use crate::stops::reap;
 use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee, is_traced_by_us};
 use crate::tree;
-use crate::twin::reap;
 use std::io;
 use std::os::fd::RawFd;
 

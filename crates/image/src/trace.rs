@@ -1,15 +1,18 @@
 //! ptrace, made to tell apart what can happen: a stop, or the process being gone.
 //!
 //! A tracee can be killed at any moment; every request here then answers [`TraceError::Gone`] and
-//! leaves the exit status to the parent. Stops are taken for one thread at a time, never for all.
-//! The end of a first thread is not told before its tracer has collected the others; while those
-//! are traced, one sleeps until anything happens to any of them, and then looks at the one.
+//! leaves the exit status to the parent. Stops are waited for in [`crate::stops`].
 
+use crate::fault;
 use crate::procfs::Status;
+use crate::stops::CALL_LIMIT;
+use crate::warden;
 use std::cell::RefCell;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
 use std::time::{Duration, Instant};
+
+pub use crate::stops::Stop;
 
 /// Highest number of bytes of an XSAVE area that we expect.
 const MAX_XSTATE_BYTES: usize = 64 * 1024;
@@ -19,10 +22,6 @@ const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
 const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
 const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 const PTRACE_PEEKSIGINFO_SHARED: u32 = 1;
-/// Looks for a stop that only give way to others, before there are pauses between them.
-const EAGER_LOOKS: u32 = 16;
-const FIRST_PAUSE: Duration = Duration::from_micros(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// Mask that blocks all signals that can be blocked.
 pub const ALL_SIGNALS: u64 = !0;
 
@@ -34,6 +33,13 @@ pub type Regs = libc::user_regs_struct;
 pub enum TraceError {
     /// The process has died.
     Gone,
+    /// What was waited for has not come.
+    Late {
+        /// The thread.
+        tid: libc::pid_t,
+        /// How long that was.
+        limit: Duration,
+    },
     /// The kernel refused.
     Os {
         /// What was being done.
@@ -49,7 +55,7 @@ impl TraceError {
         TraceError::from(what, io::Error::last_os_error())
     }
 
-    fn from(what: &'static str, source: io::Error) -> TraceError {
+    pub(crate) fn from(what: &'static str, source: io::Error) -> TraceError {
         match source.raw_os_error() {
             Some(libc::ESRCH | libc::ECHILD) => TraceError::Gone,
             _ => TraceError::Os { what, source },
@@ -57,19 +63,8 @@ impl TraceError {
     }
 }
 
-/// A stop that was waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// About to be given this signal.
-    Signal(i32),
-    /// `PTRACE_EVENT_*`, with the signal that came with it.
-    Event(i32, i32),
-    /// Entering or leaving a system call.
-    Syscall,
-}
-
 /// A thread of a process that this thread traces; all that a process with one thread has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tracee(pub libc::pid_t);
 
 thread_local! {
@@ -103,7 +98,7 @@ impl Listed {
     }
 
     /// Whether another thread of the process `pid` is on the list.
-    fn has_others(pid: libc::pid_t) -> bool {
+    pub fn has_others(pid: libc::pid_t) -> bool {
         KNOWN.with_borrow(|known| known.iter().any(|k| k.1 == pid && k.0 != pid))
     }
 }
@@ -135,9 +130,22 @@ impl Tracee {
         if r == -1 { Err(TraceError::last(what)) } else { Ok(r) }
     }
 
-    /// Attaches without stopping.
-    pub fn seize(self, options: i32) -> Result<(), TraceError> {
-        self.request("attach to the process", libc::PTRACE_SEIZE, 0, options as usize).map(drop)
+    /// Attaches without stopping. Waits while the process is about to execute another program,
+    /// until `end`.
+    pub fn seize(self, options: i32, end: Instant) -> Result<(), TraceError> {
+        const WHAT: &str = "attach to the process";
+        let begun = Instant::now();
+        let args = [libc::PTRACE_SEIZE as usize, self.0 as usize, 0, options as usize, 0];
+        // SAFETY: numbers only.
+        match unsafe { warden::call(libc::SYS_ptrace, args, end) } {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(TraceError::Late { tid: self.0, limit: begun.elapsed() }),
+            // Where no deadline can be kept.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.request(WHAT, libc::PTRACE_SEIZE, 0, options as usize).map(drop)
+            }
+            Err(e) => Err(TraceError::from(WHAT, e)),
+        }
     }
 
     /// Changes the options.
@@ -186,96 +194,13 @@ impl Tracee {
         Ok(message)
     }
 
-    /// Waits for its next stop. An exit is seen but left for the parent to collect.
-    pub fn wait(self) -> Result<Stop, TraceError> {
-        if Listed::has_others(self.0) {
-            return self.wait_until(None)?.ok_or(TraceError::Gone);
-        }
-        let info = wait_for(self.0, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
-        self.collect(&info)
-    }
-
-    /// The same, but not for longer than to `end`: then `None`.
-    pub fn wait_until(self, end: Option<Instant>) -> Result<Option<Stop>, TraceError> {
-        let look = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
-        let (mut looks, mut pause) = (0, FIRST_PAUSE);
-        // Of several that were set going together most have stopped by now.
-        if let Some(stop) = self.take_stop()? {
-            return Ok(Some(stop));
-        }
-        loop {
-            let info = wait_for(self.0, look)?;
-            // SAFETY: a SIGCHLD siginfo has a pid; it is zero if there was nothing to report.
-            if unsafe { info.si_pid() } != 0 {
-                return self.collect(&info).map(Some);
-            }
-            looks += 1;
-            if looks <= EAGER_LOOKS {
-                std::thread::yield_now();
-                continue;
-            }
-            if self.has_ended() {
-                return Err(TraceError::Gone);
-            }
-            if end.is_some_and(|end| Instant::now() >= end) {
-                return Ok(None);
-            }
-            // On a busy machine whoever looks and yields comes last, and a freeze takes as many
-            // turns as there are calls to make: being woken is what is fast there.
-            if end.is_none() && self.woken_by() == Some(self.0) {
-                continue;
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    /// Whether it has ended, collected or not.
-    pub fn has_ended(self) -> bool {
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.0)) else {
-            return true;
-        };
-        let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-        matches!(state, None | Some('Z' | 'X'))
-    }
-
-    /// Sleeps until something is to be told of a thread that this thread traces (or a child that it
-    /// made); tells of which.
-    fn woken_by(self) -> Option<libc::pid_t> {
-        let look = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WNOTHREAD;
-        let info = wait_id(libc::P_ALL, 0, look).ok()?;
-        // SAFETY: a SIGCHLD siginfo has a pid.
-        Some(unsafe { info.si_pid() })
-    }
-
-    /// Takes the stop that was seen.
-    fn collect(self, info: &libc::siginfo_t) -> Result<Stop, TraceError> {
-        if !matches!(info.si_code, libc::CLD_TRAPPED | libc::CLD_STOPPED) {
-            return Err(TraceError::Gone);
-        }
-        // It may be killed between the two calls.
-        self.take_stop()?.ok_or(TraceError::Gone)
-    }
-
-    /// Takes the stop that it stands in, if it does.
-    fn take_stop(self) -> Result<Option<Stop>, TraceError> {
-        let info = wait_for(self.0, libc::WSTOPPED | libc::WNOHANG)?;
-        // SAFETY: a SIGCHLD siginfo has a pid and a status.
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        let (signal, event) = (status & 0xff, status >> 8);
-        Ok((pid != 0).then_some(match (event, signal) {
-            (0, s) if s == libc::SIGTRAP | 0x80 => Stop::Syscall,
-            (0, s) => Stop::Signal(s),
-            (e, s) => Stop::Event(e, s),
-        }))
-    }
-
-    /// How it died (`CLD_*` and status or signal), left for its parent to collect.
-    pub fn exit_status(self) -> Option<(i32, i32)> {
-        let info = wait_for(self.0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT).ok()?;
-        // SAFETY: a SIGCHLD siginfo has a pid and a status.
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        (pid != 0).then_some((info.si_code, status))
+    /// What it stands still for.
+    pub fn signal(self) -> Result<libc::siginfo_t, TraceError> {
+        // SAFETY: all-zero is a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { zeroed() };
+        let at = &raw mut info as usize;
+        self.request("ask why it stands still", libc::PTRACE_GETSIGINFO, 0, at)?;
+        Ok(info)
     }
 
     /// General registers.
@@ -413,6 +338,11 @@ impl Tracee {
 
     /// Waits until it enters or leaves a system call.
     fn reach_syscall_stop(self, born: &mut Option<libc::pid_t>) -> Result<(), TraceError> {
+        let limit = fault::limit(CALL_LIMIT);
+        if fault::point(fault::CALL_MADE).is_err() {
+            std::thread::sleep(limit);
+            return Err(TraceError::Late { tid: self.0, limit });
+        }
         loop {
             let signal = match self.wait()? {
                 Stop::Syscall => return Ok(()),
@@ -457,6 +387,8 @@ pub fn syscall_in_each(
             going.push(*tracee);
         }
     }
+    // The first thread of a process last: it is woken by whatever happens to the others.
+    going.reverse();
     going.retain(|tracee| {
         let entered = tracee.reach_syscall_stop(&mut None);
         keep(entered.and_then(|()| tracee.resume_to_syscall(0)))
@@ -465,6 +397,7 @@ pub fn syscall_in_each(
         let left = tracee.reach_syscall_stop(&mut None).and_then(|()| tracee.regs());
         keep(left.map(|regs| results.push(regs.rax as i64)));
     }
+    results.reverse();
     failure.map_or(Ok(results), Err)
 }
 
@@ -489,29 +422,4 @@ struct PeekArgs {
     off: u64,
     flags: u32,
     nr: i32,
-}
-
-fn wait_for(pid: libc::pid_t, options: i32) -> Result<libc::siginfo_t, TraceError> {
-    wait_id(libc::P_PID, pid, options)
-}
-
-fn wait_id(
-    kind: libc::idtype_t,
-    pid: libc::pid_t,
-    options: i32,
-) -> Result<libc::siginfo_t, TraceError> {
-    loop {
-        // SAFETY: all-zero is a valid siginfo_t.
-        let mut info: libc::siginfo_t = unsafe { zeroed() };
-        // SAFETY: the buffer is live and of the right type.
-        let r =
-            unsafe { libc::waitid(kind, pid as libc::id_t, &raw mut info, options | libc::__WALL) };
-        if r == 0 {
-            return Ok(info);
-        }
-        let source = io::Error::last_os_error();
-        if source.kind() != io::ErrorKind::Interrupted {
-            return Err(TraceError::from("wait for the process", source));
-        }
-    }
 }

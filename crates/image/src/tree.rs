@@ -68,12 +68,12 @@ pub(crate) fn name(pid: libc::pid_t) -> String {
 
 impl Frozen {
     /// Stops the children of the stopped process, and theirs, until there are no new ones.
-    pub(crate) fn stop_children(&mut self) -> Result<(), FreezeError> {
+    pub(crate) fn stop_children(&mut self, last: Instant) -> Result<(), FreezeError> {
         let mut left = MAX_PROCESSES - 1;
-        self.stop_descendants(&mut left)
+        self.stop_descendants(&mut left, last)
     }
 
-    fn stop_descendants(&mut self, left: &mut usize) -> Result<(), FreezeError> {
+    fn stop_descendants(&mut self, left: &mut usize, last: Instant) -> Result<(), FreezeError> {
         loop {
             let mut news = false;
             for pid in children(self.pid()).map_err(|_| FreezeError::Gone)? {
@@ -87,9 +87,9 @@ impl Frozen {
                 }
                 *left -= 1;
                 let fail = |why| FreezeError::Child { pid, name: name(pid), why: Box::new(why) };
-                match Frozen::alone(pid) {
+                match Frozen::alone_until(pid, last) {
                     Ok(mut child) => {
-                        let result = child.stop_descendants(left);
+                        let result = child.stop_descendants(left, last);
                         self.children.push(child);
                         result?;
                     }

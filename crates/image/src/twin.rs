@@ -17,10 +17,11 @@ use crate::regions::{Content, Regions};
 use crate::scan::{Pagemap, Part};
 use crate::shot::Shot;
 use crate::state::region;
+use crate::stops::reap;
 use crate::trace::{Listed, Stop, TraceError, Tracee, is_traced_by_us};
 use crate::track::{Tracker, Tracking};
 use crate::{ImageReport, PAGE_BYTES};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -124,7 +125,7 @@ impl Process {
     ) -> Result<Process, CaptureError> {
         let result = agent.fork(flags, born);
         let process = born.map(Process::new);
-        if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
+        if result.is_err() && process.is_none() {
             reap_unannounced();
         }
         result?;
@@ -183,33 +184,15 @@ fn reap_unannounced() {
     }
 }
 
+/// Ends and collects a twin that nobody has.
+pub(crate) fn end_twin(pid: libc::pid_t) {
+    drop(Process::new(pid));
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         reap(self.pid());
-    }
-}
-
-/// Collects a process that has ended, if it can be collected already or is none of ours.
-pub(crate) fn try_reap(pid: libc::pid_t) -> bool {
-    let mut status = 0;
-    // SAFETY: asks about this one child and writes to a live integer.
-    let r = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | libc::WNOHANG) };
-    r != 0 && !(r == pid && libc::WIFSTOPPED(status))
-}
-
-/// Waits until a killed child is gone, through any stops that it may still report.
-pub(crate) fn reap(pid: libc::pid_t) {
-    loop {
-        let mut status = 0;
-        // SAFETY: waits for this one child and writes to a live integer.
-        let r = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
-        let interrupted =
-            r == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
-        let stopped = r == pid && libc::WIFSTOPPED(status);
-        if !interrupted && !stopped {
-            return;
-        }
     }
 }
 

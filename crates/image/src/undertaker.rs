@@ -6,8 +6,10 @@
 //! kernel lets any thread of a tracer's process do that.
 //!
 //! Kept true: only threads it was told of are collected, never the first one of a process, whose
-//! end is its parent's to learn.
+//! end is its parent's to learn; and only when they have ended. The stop of one that stands still
+//! is not touched: the one who traces it would wait for it for ever.
 
+use crate::stops::collect_end;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -70,11 +72,51 @@ impl Shared {
 
 /// Collects a thread if it has ended; its stops are left to the one who traces it.
 fn is_collected(thread: libc::pid_t) -> bool {
-    // SAFETY: all-zero is a valid value of this plain structure.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WNOHANG | libc::__WALL;
-    // SAFETY: asks about one thread and writes to a live structure.
-    let r = unsafe { libc::waitid(libc::P_PID, thread as u32, &raw mut info, options) };
-    // SAFETY: a SIGCHLD siginfo has a pid; it is zero if there was nothing to report.
-    r == 0 && unsafe { info.si_pid() } != 0
+    matches!(collect_end(libc::P_PID, thread as libc::id_t), Ok(Some(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::freeze::Frozen;
+    use crate::trace::Tracee;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Instant;
+
+    struct Sleeper(Child);
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_stop_is_not_taken_for_an_end() {
+        let child =
+            Sleeper(Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().unwrap());
+        let tracee = Tracee(child.0.id() as libc::pid_t);
+        let end = Instant::now() + Duration::from_secs(60);
+        tracee.seize(0, end).unwrap();
+        tracee.interrupt().unwrap();
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", tracee.0)).unwrap();
+        while !stat().contains(") t") {
+            assert!(Instant::now() < end);
+            std::thread::yield_now();
+        }
+        assert!(!is_collected(tracee.0));
+        // SAFETY: all-zero is a valid siginfo_t, and it is live.
+        let stop = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+            assert_eq!(libc::waitid(libc::P_PID, child.0.id(), &raw mut info, options), 0);
+            (info.si_pid(), info.si_code)
+        };
+        assert_eq!(stop, (tracee.0, libc::CLD_TRAPPED), "nobody has taken it");
+        // Now it was taken, as by a thread that asks for ends only, and is found nevertheless.
+        assert!(tracee.wait_until(end).unwrap().is_some());
+        tracee.detach(0).unwrap();
+        Frozen::stop(tracee.0).unwrap().release().unwrap();
+    }
 }

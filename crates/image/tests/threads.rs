@@ -6,7 +6,7 @@ use common::{
     Process, Random, bring_back, checkpoint, compile, does_not_notice, program_survives, restorer,
     start_waiting, survives,
 };
-use eyrie_image::{FreezeError, Frozen, Image, RestoreSpec, restore};
+use eyrie_image::{CaptureError, FreezeError, Frozen, Image, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -325,4 +325,92 @@ fn one_that_ends_as_soon_as_it_runs() {
         let status = bring_back(&image).wait();
         assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
     }
+}
+
+/// Asks for the ends of all threads of a process all the time, as whoever collects the ended does.
+/// The kernel hands the stops of traced ones to every thread of the tracer's process that asks.
+fn ask_for_ends(pid: libc::pid_t, until: &AtomicBool) -> u64 {
+    let mut taken = 0;
+    while !until.load(Ordering::Relaxed) {
+        for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let Some(tid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
+                continue;
+            };
+            // SAFETY: all-zero is a valid siginfo_t, and it is live.
+            unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let options = libc::WEXITED | libc::WNOHANG | libc::__WALL;
+                let asked = tid != pid as u32
+                    && libc::waitid(libc::P_PID, tid, &raw mut info, options) == 0;
+                taken += u64::from(asked && info.si_pid() != 0);
+            }
+        }
+    }
+    taken
+}
+
+#[test]
+fn a_stop_that_somebody_else_has_taken_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "locksteps", &[]);
+    let plain = folder.path().join("undisturbed");
+    fs::create_dir(&plain).unwrap();
+    Process::start(&program, &["60", "300"], &plain).succeed();
+    let mut process = Process::start(&program, &["60", "300"], folder.path());
+    common::wait_for_line(folder.path());
+    let (pid, image) = (process.pid, folder.path().join("image"));
+    let over = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&over);
+    let thief = std::thread::spawn(move || ask_for_ends(pid, &theirs));
+    let mut images = 0;
+    // As long as it runs, and so long that the thief has had its chance.
+    while images < 20 && !fs::exists(folder.path().join("out")).unwrap() {
+        match checkpoint(pid, &image) {
+            Ok(_) => images += 1,
+            Err(CaptureError::Gone) => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    println!("{images} images, {} stops taken", thief.join().unwrap());
+    assert!(images > 0);
+    process.succeed();
+    let result = |at: &Path| fs::read(at.join("out")).unwrap();
+    assert_eq!(result(folder.path()), result(&plain));
+}
+
+/// What holds the lock that attaching takes: a thread executes another program, and waits until
+/// the end of one that somebody else traces is collected, which they do not do.
+#[test]
+fn attaching_has_a_deadline_that_another_thread_keeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "execstuck", &[]);
+    let process = Process::start(&program, &[], folder.path());
+    common::wait_for_line(folder.path());
+    let pid = process.pid;
+    let begun = std::time::Instant::now();
+    let refused = std::thread::spawn(move || Frozen::stop(pid).map(drop).unwrap_err());
+    match refused.join().unwrap() {
+        FreezeError::Late { .. } => {}
+        other => panic!("{other}"),
+    }
+    assert!(begun.elapsed() < common::PATIENCE / 2);
+    // The tracer lets go, the program begins, and can be stopped.
+    fs::write(folder.path().join("go"), "").unwrap();
+    common::appears(&folder.path().join("begun"));
+    checkpoint(pid, &folder.path().join("image")).unwrap();
+}
+
+#[test]
+fn as_many_threads_as_may_be_are_stopped_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "locksteps", &[]);
+    let process = Process::start(&program, &["1000", "100000"], folder.path());
+    common::wait_for_line(folder.path());
+    let image = folder.path().join("image");
+    let begun = std::time::Instant::now();
+    checkpoint(process.pid, &image).unwrap();
+    println!("1000 threads: {:?}", begun.elapsed());
+    drop(process);
+    assert_eq!(Image::open(&image).unwrap().summary().threads, 1000);
 }

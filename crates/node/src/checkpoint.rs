@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 const PARK_LIMIT: Duration = Duration::from_secs(20);
 /// How often a rank on its way to a safe point is looked at if the bell does not ring.
 const PARK_LOOK: Duration = Duration::from_millis(2);
+/// How long a rank stands still while the daemon is asked what it has of its pipes, and, where
+/// several stop together, until all others stand: each of them has a minute for it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 /// Most that is copied of a rank which stands until its image is written: its death is only seen
 /// then.
 const MOST_STANDING_BYTES: u64 = 16 << 20;
@@ -131,6 +134,12 @@ pub enum CheckpointError {
          leave), which are killed before the rank comes back"
     )]
     Orphans(LeftBehind),
+    #[error(
+        "it stood still for {} s, and not all others that stop together with it did, or the \
+         daemon did not answer: it goes on without a checkpoint",
+        ANSWER_LIMIT.as_secs()
+    )]
+    Unanswered,
     #[error("the process died meanwhile")]
     Dead,
     #[error("cannot start a thread: {0}")]
@@ -399,12 +408,13 @@ fn keep_frozen(
         frozen.release()?;
         return Err(why);
     }
-    let (answer, answered) = mpsc::channel();
-    tell(Report::Standing(Stands { family: frozen.family(), answer }));
-    let Ok(Some(GoOn { pipes, between })) = answered.recv() else {
-        // It is dead or the daemon is ending; letting go of a dead process may fail.
-        let _ = frozen.release();
-        return Err(CheckpointError::Dead);
+    let GoOn { pipes, between } = match ask(&frozen, tell) {
+        Ok(go_on) => go_on,
+        Err(why) => {
+            // Of a dead process that may fail.
+            let _ = frozen.release();
+            return Err(why);
+        }
     };
     frozen.stands_with(&between);
     let ranks = order.segment.geometry().ranks;
@@ -442,6 +452,18 @@ fn keep_frozen(
             Ok(Captured { shot, meta, stands: None, stopped, stood })
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Says that the rank stands still, and waits until it may go on as soon as it is kept.
+fn ask(frozen: &Frozen, tell: &impl Fn(Report)) -> Result<GoOn, CheckpointError> {
+    let (answer, answered) = mpsc::channel();
+    tell(Report::Standing(Stands { family: frozen.family(), answer }));
+    match answered.recv_timeout(ANSWER_LIMIT) {
+        Ok(Some(go_on)) => Ok(go_on),
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(CheckpointError::Unanswered),
+        // It is dead or the daemon is ending.
+        Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => Err(CheckpointError::Dead),
     }
 }
 

@@ -4,7 +4,7 @@
 //! stops a checkpoint waits for are never taken away; only descendants of this process are killed.
 
 use crate::monitor::Death;
-use eyrie_image::{LeftBehind, children_of, is_traced};
+use eyrie_image::{LeftBehind, children_of, collect_end, is_traced, peek_end};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -32,31 +32,14 @@ pub fn forget(pid: libc::pid_t) {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|started| *started != pid);
 }
 
+/// Kept true: only an end is taken. With `WEXITED` alone the kernel would hand out the stop of a
+/// process that a checkpoint traces, and the checkpoint would wait for it.
 fn waitid(kind: libc::idtype_t, id: libc::id_t) -> io::Result<Option<Death>> {
-    waitid_with(kind, id, 0)
+    Ok(collect_end(kind, id)?.map(death))
 }
 
-fn waitid_with(
-    kind: libc::idtype_t,
-    id: libc::id_t,
-    more: libc::c_int,
-) -> io::Result<Option<Death>> {
-    // SAFETY: siginfo_t is plain data for which zero is valid.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `info` is a valid place for the answer.
-    let rc = unsafe { libc::waitid(kind, id, &mut info, libc::WEXITED | libc::WNOHANG | more) };
-    if rc < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: for an answer of waitid these two fields are the ones that are set.
-    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-    if pid == 0 {
-        return Ok(None);
-    }
-    Ok(Some(match info.si_code {
-        libc::CLD_EXITED => Death::Exit(status),
-        _ => Death::Signal(status),
-    }))
+fn death((code, status): (libc::c_int, libc::c_int)) -> Death {
+    if code == libc::CLD_EXITED { Death::Exit(status) } else { Death::Signal(status) }
 }
 
 /// How the process of `pidfd` ended, if it did; it is gone afterwards.
@@ -66,7 +49,7 @@ pub fn collect(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
 
 /// The same, and it stays to be collected.
 pub fn peek(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
-    waitid_with(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, libc::WNOWAIT)
+    Ok(peek_end(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t)?.map(death))
 }
 
 /// Children of this process, started by any of its threads or adopted.
