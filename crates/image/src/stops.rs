@@ -29,8 +29,6 @@ const REAP_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long one sleeps in the kernel before it is looked in another way whether a thread stands.
 const SLICE: Duration = Duration::from_millis(100);
-/// Looks for a stop that only give way to others, before one sleeps.
-const EAGER_LOOKS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -87,7 +85,7 @@ impl Tracee {
             std::thread::sleep(end.saturating_duration_since(Instant::now()));
             return Ok(None);
         }
-        let (mut looks, mut pause) = (0, FIRST_PAUSE);
+        let (mut has_slept, mut pause) = (false, FIRST_PAUSE);
         loop {
             // Of several that were set going together most have stopped by now.
             if let Some(stop) = self.take_stop()? {
@@ -102,21 +100,20 @@ impl Tracee {
             if unsafe { info.si_pid() } != 0 {
                 continue;
             }
-            looks += 1;
-            if looks <= EAGER_LOOKS {
-                std::thread::yield_now();
-                continue;
-            }
             if let Some(stop) = self.stands() {
                 // It may have come to it since, and nobody has taken it.
                 return Ok(Some(self.take_stop()?.unwrap_or(stop)));
             }
-            if self.has_ended() {
+            // Only a first thread's end is not told at once.
+            if has_slept && self.has_ended() {
                 return Err(TraceError::Gone);
             }
             if Instant::now() >= end {
                 return Ok(None);
             }
+            // On a busy machine whoever looks and yields comes last, and a freeze takes as many
+            // turns as there are calls to make: being woken is what is fast there.
+            has_slept = true;
             if self.sleep_until(end.min(Instant::now() + SLICE)) {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static long rounds;
+static long rounds, threads;
 static volatile sig_atomic_t rung;
 
 static void ring(int signal) {
@@ -22,7 +22,7 @@ static void *leaf(void *arg) {
 static void *work(void *arg) {
     uint64_t sum = (uintptr_t)arg;
     for (long r = 0; r < rounds; r++) {
-        struct timespec rest = {0, 1000000 + (long)(sum % 4000000)};
+        struct timespec rest = {0, 1000000 + (long)(sum % 4000000) + 50000 * threads};
         while (nanosleep(&rest, &rest)) continue;
         sum = (sum ^ (uint64_t)r) * 1099511628211ull;
         if (sum % 16 == 0) {
@@ -37,7 +37,7 @@ static void *work(void *arg) {
 }
 
 int main(int argc, char **argv) {
-    long threads = argc > 1 ? atol(argv[1]) : 100;
+    threads = argc > 1 ? atol(argv[1]) : 100;
     rounds = argc > 2 ? atol(argv[2]) : 100;
     struct sigaction action = {.sa_handler = ring, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
