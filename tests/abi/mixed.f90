@@ -4,7 +4,10 @@ program mixed
   use mpi
   implicit none
   integer :: e, good, bad, comm, vector, request, group, op, info, status(MPI_STATUS_SIZE), x(2)
-  external :: check_handles, check_status, check_ignored, make_in_c, mixed_end
+  integer :: key
+  integer(MPI_ADDRESS_KIND) :: value
+  logical :: flag
+  external :: check_attribute, check_handles, check_status, check_ignored, make_in_c, mixed_end
   good = 0
   call MPI_Init(e)
   call MPI_Comm_dup(MPI_COMM_WORLD, comm, e)
@@ -20,6 +23,13 @@ program mixed
   ! C has received what was sent here; what it sends is received here.
   call MPI_Recv(x, 1, MPI_INTEGER, 0, 12, comm, status, e)
   call check_status(status)
+  ! What Fortran sets is an address for C, what C sets is a number for Fortran; copies are as the original.
+  value = 4711
+  call MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, key, value, e)
+  call MPI_Comm_set_attr(MPI_COMM_SELF, key, value, e)
+  call check_attribute(key)
+  call MPI_Comm_get_attr(MPI_COMM_SELF, key, value, flag, e)
+  if (.not. flag .or. value /= -9) call MPI_Abort(MPI_COMM_WORLD, 3, e)
   call make_in_c(comm, vector)
   call MPI_Comm_size(comm, x(1), e)
   call MPI_Type_size(vector, x(2), e)

@@ -69,6 +69,19 @@ void check_status_(MPI_Fint *f_status)
     CHECK(PMPI_Status_c2f(&back, again) == MPI_SUCCESS && again[MPI_F_SOURCE] == 0);
 }
 
+void check_attribute_(MPI_Fint *key)
+{
+    MPI_Aint *value = NULL;
+    MPI_Comm copy;
+    int flag = 0;
+    CHECK(MPI_Comm_get_attr(MPI_COMM_SELF, *key, &value, &flag) == MPI_SUCCESS && flag);
+    CHECK(*value == 4711);
+    MPI_Comm_dup(MPI_COMM_SELF, &copy);
+    CHECK(MPI_Comm_get_attr(copy, *key, &value, &flag) == MPI_SUCCESS && flag && *value == 4711);
+    MPI_Comm_free(&copy);
+    CHECK(MPI_Comm_set_attr(MPI_COMM_SELF, *key, (void *)(MPI_Aint)-9) == MPI_SUCCESS);
+}
+
 void make_in_c_(MPI_Fint *comm, MPI_Fint *vector)
 {
     MPI_Comm c;

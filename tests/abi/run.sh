@@ -170,6 +170,12 @@ mixed() {
         "$prefix/bin/mpifort" -Wall -o "$tmp/mixed" "$here/mixed.f90" "$tmp/mixed_c.o" && "$tmp/mixed"
 }
 
+# forms NUMBER: the same source with mpif.h, the module mpi, the module mpi_f08.
+forms() {
+    "$prefix/bin/mpifort" -w -cpp "-DFORM=$1" -J"$tmp" -ffree-line-length-none -o "$tmp/forms" \
+        "$here/forms.F90" && "$tmp/forms"
+}
+
 # mpif.h has to do in free form as well.
 free_form() {
     printf "program p\n  implicit none\n  include 'mpif.h'\n  integer :: e\n" >"$tmp/free.f90"
@@ -202,6 +208,9 @@ expect "a moved prefix works" relocated
 expect "names that the ABI leaves out, in C" legacy
 expect "Fortran: no name of C is missing without a reason" python3 "$here/fortran_names.py" "$prefix"
 expect "Fortran and C in one program" mixed
+for form in 1 2 3; do
+    expect "Fortran: what a prototype does not tell, form $form" forms "$form"
+done
 expect "Fortran: fixed form with mpif.h" fixed_form
 expect "Fortran: free form with mpif.h" free_form
 expect "Fortran: module mpi" module
