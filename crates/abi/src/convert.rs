@@ -1,5 +1,5 @@
-//! Handles as integers: `MPI_X_toint` and `MPI_X_fromint` (MPI 5.0 section 20.3), and `MPI_X_c2f` and
-//! `MPI_X_f2c` (MPI 4.1 section 19.3.4), which give the same integers.
+//! Handles as integers: `MPI_X_toint` and `MPI_X_fromint` (MPI 5.0 section 20.3), and `MPI_X_c2f`
+//! and `MPI_X_f2c` (MPI 4.1 section 19.3.4), which give the same integers.
 //!
 //! Kept true: the integer is the handle's own value, so both directions are total and need no
 //! table.

@@ -1,5 +1,5 @@
-//! What the ABI of MPI 5.0 left out and programs still use: functions that MPI-3 removed, statuses as
-//! Fortran arrays, and the variables of the library that headers declare.
+//! What the ABI of MPI 5.0 left out and programs still use: functions that MPI-3 removed, statuses
+//! as Fortran arrays, and the variables of the library that headers declare.
 
 use std::ffi::{c_int, c_void};
 #[cfg(abi_mpich)]

@@ -4,8 +4,8 @@
 use std::ffi::{c_char, c_int};
 
 use eyrie_core::consts::{INFO_ENV, INFO_NULL};
-use eyrie_core::handle::Handle;
 use eyrie_core::error::{Class, Res, class};
+use eyrie_core::handle::Handle;
 use eyrie_core::info::Info as Object;
 
 use crate::arg::{bytes, get, put, put_text};

@@ -123,9 +123,9 @@ impl Machine {
         Ok(eh)
     }
 
-    /// What to do about an error in an operation on `comm`. One on no valid communicator goes to the
-    /// handler of COMM_SELF (MPI 5.0 section 9.3); if that is fatal, to COMM_WORLD's, where it went
-    /// before MPI 4 and goes in MPICH. Files have their own.
+    /// What to do about an error in an operation on `comm`. One on no valid communicator goes to
+    /// the handler of COMM_SELF (MPI 5.0 section 9.3); if that is fatal, to COMM_WORLD's, where it
+    /// went before MPI 4 and goes in MPICH. Files have their own.
     pub fn raise(&self, comm: Handle, _code: Class) -> Action {
         if comm == FILE_NULL || comm.has_kind(Kind::File) {
             return self.file_action(comm);

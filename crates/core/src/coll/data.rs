@@ -51,8 +51,8 @@ pub(super) fn check_buffer(ptr: *const u8, count: u64, dt: &Datatype) -> Res<()>
     if null || is_in_place(ptr) { Err(class::BUFFER) } else { Ok(()) }
 }
 
-/// The same for one of several blocks that lie at displacements from `base`: with `MPI_BOTTOM` these
-/// are addresses.
+/// The same for one of several blocks that lie at displacements from `base`: with `MPI_BOTTOM`
+/// these are addresses.
 pub(super) fn check_block(base: *const u8, block: Data) -> Res<()> {
     if is_in_place(base) {
         return Err(class::BUFFER);

@@ -1,8 +1,9 @@
 //! Layouts: what a datatype means, apart from its name, handle and history.
 //!
 //! Kept true: the lower and upper bound follow the standard's typemap rules (explicit bounds of
-//! resized constituents win over elements; empty constituents without bounds count for nothing), or
-//! MPICH's (`Bounds`). As in MPICH, only struct types are padded to the alignment of their elements.
+//! resized constituents win over elements; empty constituents without bounds count for nothing),
+//! or MPICH's (`Bounds`). As in MPICH, only struct types are padded to the alignment of their
+//! elements.
 
 use std::rc::Rc;
 
