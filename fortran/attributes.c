@@ -2,7 +2,9 @@
  * Attributes for Fortran: values are integers, callbacks take everything by address.
  *
  * Kept true: a key made here carries a record of its Fortran callbacks as C's extra state. The
- * record lives as long as the process, for attributes may outlive their key.
+ * record lives as long as the process, for attributes may outlive their key. A value that Fortran
+ * sets lies in a box, and C gets the address of that (MPI 5.0 section 19.3.7); a value that C sets
+ * is C's pointer, and Fortran gets the number of that.
  */
 #include "entry.h"
 
@@ -66,6 +68,57 @@ void mpi_dup_fn_(int *o, int *k, int *e, int *in, int *out, int *flag, int *ierr
     *ierror = MPI_SUCCESS;
 }
 
+/* Boxes of values; a free one holds the address of the next. An attribute of a key that C made keeps its
+ * box when it is deleted, as C's function does not give it back. */
+enum { BOXES = 255 };
+static struct shelf {
+    struct shelf *next;
+    int64_t box[BOXES];
+} *shelves;
+static int64_t *free_box;
+
+static int is_box(const void *at)
+{
+    for (struct shelf *s = shelves; s; s = s->next)
+        if ((const int64_t *)at >= s->box && (const int64_t *)at < s->box + BOXES)
+            return 1;
+    return 0;
+}
+
+static void empty(void *at)
+{
+    if (!is_box(at))
+        return;
+    *(int64_t *)at = (int64_t)(intptr_t)free_box;
+    free_box = at;
+}
+
+static void *boxed(int64_t value)
+{
+    if (!free_box) {
+        struct shelf *s = room(1, sizeof *s);
+        s->next = shelves;
+        shelves = s;
+        for (int i = BOXES; i-- > 0;)
+            empty(&s->box[i]);
+    }
+    int64_t *at = free_box;
+    free_box = (int64_t *)(intptr_t)*at;
+    *at = value;
+    return at;
+}
+
+static int64_t value_of(const void *found)
+{
+    return is_box(found) ? *(const int64_t *)found : (int64_t)(intptr_t)found;
+}
+
+/* What a copy function gave, in the form that the original has. */
+static void *copied(const void *from, int64_t to)
+{
+    return is_box(from) ? boxed(to) : (void *)(intptr_t)to;
+}
+
 static struct record *record_of(void (*copy)(void), void (*delete)(void), int64_t extra)
 {
     struct record *r = room(1, sizeof *r);
@@ -82,35 +135,35 @@ static struct record *record_of(void (*copy)(void), void (*delete)(void), int64_
     {                                                                                         \
         struct record *r = extra;                                                             \
         int h = Toint(object), error = MPI_SUCCESS;                                           \
-        int64_t from = (int64_t)(intptr_t)in, to = 0;                                         \
+        int64_t from = value_of(in), to = 0;                                                  \
         ((copy_f *)r->copy)(&h, &key, &r->extra, &from, &to, flag, &error);                   \
         if (error == MPI_SUCCESS && *flag)                                                    \
-            *(void **)out = (void *)(intptr_t)to;                                             \
+            *(void **)out = copied(in, to);                                                   \
         return error;                                                                         \
     }                                                                                         \
     static int name##_delete(Handle object, int key, void *value, void *extra)                \
     {                                                                                         \
         struct record *r = extra;                                                             \
         int h = Toint(object), error = MPI_SUCCESS;                                           \
-        int64_t v = (int64_t)(intptr_t)value;                                                 \
+        int64_t v = value_of(value);                                                          \
         ((delete_f *)r->delete)(&h, &key, &v, &r->extra, &error);                             \
+        if (error == MPI_SUCCESS)                                                             \
+            empty(value);                                                                     \
         return error;                                                                         \
     }                                                                                         \
     ENTRY(pmpi_##name##_create_keyval_, mpi_##name##_create_keyval_,                          \
           (void (*copy)(void), void (*delete)(void), int *keyval, int64_t *extra, int *ierror)) \
     {                                                                                         \
         MPI_##Name##_copy_attr_function *c = name##_copy;                                     \
-        MPI_##Name##_delete_attr_function *d = name##_delete;                                 \
         if (copy == (void (*)(void))mpi_##name##_null_copy_fn_)                               \
             c = NULL;                                                                         \
-        if (delete == (void (*)(void))mpi_##name##_null_delete_fn_)                           \
-            d = NULL;                                                                         \
-        *ierror = MPI_##Name##_create_keyval(c, d, keyval, record_of(copy, delete, *extra));  \
+        *ierror = MPI_##Name##_create_keyval(c, name##_delete, keyval,                        \
+                                             record_of(copy, delete, *extra));                \
     }                                                                                         \
     ENTRY(pmpi_##name##_set_attr_, mpi_##name##_set_attr_,                                    \
           (int *object, int *keyval, int64_t *value, int *ierror))                            \
     {                                                                                         \
-        *ierror = MPI_##Name##_set_attr(Fromint(*object), *keyval, (void *)(intptr_t)*value); \
+        *ierror = MPI_##Name##_set_attr(Fromint(*object), *keyval, boxed(*value));            \
     }                                                                                         \
     ENTRY(pmpi_##name##_get_attr_, mpi_##name##_get_attr_,                                    \
           (int *object, int *keyval, int64_t *value, int *flag, int *ierror))                 \
@@ -126,7 +179,7 @@ static int64_t number(int keyval, void *found)
 {
     if (keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE)
         return *(int *)found;
-    return (int64_t)(intptr_t)found;
+    return value_of(found);
 }
 
 KIND(Comm, MPI_Comm, MPI_Comm_toint, MPI_Comm_fromint, comm)
@@ -138,18 +191,20 @@ KIND(Win, MPI_Win, MPI_Win_toint, MPI_Win_fromint, win)
 static int old_copy(MPI_Comm comm, int key, void *extra, void *in, void *out, int *flag)
 {
     struct record *r = extra;
-    int h = MPI_Comm_toint(comm), error = MPI_SUCCESS, from = (int)(intptr_t)in, to = 0;
+    int h = MPI_Comm_toint(comm), error = MPI_SUCCESS, from = (int)value_of(in), to = 0;
     ((old_copy_f *)r->copy)(&h, &key, &r->old_extra, &from, &to, flag, &error);
     if (error == MPI_SUCCESS && *flag)
-        *(void **)out = (void *)(intptr_t)to;
+        *(void **)out = copied(in, to);
     return error;
 }
 
 static int old_delete(MPI_Comm comm, int key, void *value, void *extra)
 {
     struct record *r = extra;
-    int h = MPI_Comm_toint(comm), error = MPI_SUCCESS, v = (int)(intptr_t)value;
+    int h = MPI_Comm_toint(comm), error = MPI_SUCCESS, v = (int)value_of(value);
     ((old_delete_f *)r->delete)(&h, &key, &v, &r->old_extra, &error);
+    if (error == MPI_SUCCESS)
+        empty(value);
     return error;
 }
 
@@ -157,17 +212,14 @@ ENTRY(pmpi_keyval_create_, mpi_keyval_create_,
       (void (*copy)(void), void (*delete)(void), int *keyval, int *extra, int *ierror))
 {
     MPI_Comm_copy_attr_function *c = old_copy;
-    MPI_Comm_delete_attr_function *d = old_delete;
     if (copy == (void (*)(void))mpi_null_copy_fn_)
         c = NULL;
-    if (delete == (void (*)(void))mpi_null_delete_fn_)
-        d = NULL;
-    *ierror = MPI_Comm_create_keyval(c, d, keyval, record_of(copy, delete, *extra));
+    *ierror = MPI_Comm_create_keyval(c, old_delete, keyval, record_of(copy, delete, *extra));
 }
 
 ENTRY(pmpi_attr_put_, mpi_attr_put_, (int *comm, int *keyval, int *value, int *ierror))
 {
-    *ierror = MPI_Comm_set_attr(MPI_Comm_fromint(*comm), *keyval, (void *)(intptr_t)*value);
+    *ierror = MPI_Comm_set_attr(MPI_Comm_fromint(*comm), *keyval, boxed(*value));
 }
 
 ENTRY(pmpi_attr_get_, mpi_attr_get_, (int *comm, int *keyval, int *value, int *flag, int *ierror))

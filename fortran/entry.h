@@ -63,6 +63,7 @@ static inline MPI_Status *statuses_at(void *at)
 
 /* In text.c. What they return the caller frees; they end the job if there is no memory. */
 void *room(int count, size_t size);
+char *name_in(const char *text, size_t length);
 char *text_in(const char *text, size_t length);
 char *text_room(size_t length);
 void text_out(char *from, char *to, size_t length, int error);

@@ -28,21 +28,28 @@ LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "pro
             "weighted"}
 # Arrays that may be MPI_UNWEIGHTED or MPI_WEIGHTS_EMPTY.
 WEIGHTS = {"weights", "sourceweights", "destweights"}
-# No Fortran binding, or one that needs more than Eyrie has yet.
-LEFT_OUT = re.compile(
-    r"MPI_(T_|File_.*(_shared|_ordered)|Abi_|.*_(c|toint|fromint|x)$|Comm_spawn|Register_datarep|Grequest_start|Session_|"
-    r"Status_[gs]et_(error|source|tag)|"
-    r"Request_get_status_|.*_create_from_|Group_from_session|Remove_error|"
-    r".*buffer$|"
-    r"Type_get_value_index|Get_hw_resource|Info_get_string|Win_shared_query)")
-BUFFERS = {"MPI_Buffer_attach"}
+# Names that this does not translate, and why. tests/abi/fortran_names.py compares all others with
+# what there is.
+BY_VALUE_IN_C = "for C only: a Fortran handle is an INTEGER, or holds one"
+STUB = "has to be written by hand, and in C there is only a stub yet"
+NOT_TRANSLATED = [
+    (r"T_.*", "the tool interface has no Fortran binding"),
+    (r".*_(toint|fromint|c2f|f2c)", BY_VALUE_IN_C),
+    (r"Abi_[gs]et_fortran_.*", "for C only: tells a library of the Fortran compiler"),
+    (r".*_c", "64-bit counts: the standard has them in mpi_f08 alone, where Eyrie has none"),
+    (r"Comm_spawn(_multiple)?|Register_datarep|Grequest_start|(Comm|Session)_detach_buffer|"
+     r"Session_get_nth_pset", STUB),
+]
 # Functions (not subroutines) of the Fortran binding: declared by hand.
 FUNCTIONS = {"MPI_Wtime", "MPI_Wtick", "MPI_Aint_add", "MPI_Aint_diff"}
 HANDLES = {"Comm", "Group", "Datatype", "Op", "Request", "Errhandler", "Info", "Message", "Win",
-           "File"}
+           "File", "Session"}
 # Handles by address that a routine reads as well: all others are only given back.
 READ_AND_WRITTEN = re.compile(
-    r"MPI_(\w+_(free|commit|disconnect|close)|Cancel|Start|Test|Wait) \w+|MPI_I?mrecv message")
+    r"MPI_(\w+_(free|commit|disconnect|close|finalize)|Cancel|Start|Test|Wait) \w+|"
+    r"MPI_(M|Im)recv message")
+# Strings of which blanks in front count as well: names of objects and error strings.
+BLANKS_COUNT = re.compile(r"MPI_(\w+_set_name|Add_error_string) \w+")
 NULL_FUNCTIONS = ["MPI_DUP_FN", "MPI_NULL_COPY_FN", "MPI_NULL_DELETE_FN"] + [
     f"MPI_{kind}_{what}" for kind in ("COMM", "TYPE", "WIN")
     for what in ("DUP_FN", "NULL_COPY_FN", "NULL_DELETE_FN")]
@@ -69,7 +76,7 @@ def constants(header):
             number, kind = values[value]
         else:
             m = re.fullmatch(r"\(?(?:\((MPI_\w+)\))?(-?\w+)\)?", value)
-            if not m or (m.group(1) and m.group(1)[4:] not in HANDLES | {"Session"}):
+            if not m or (m.group(1) and m.group(1)[4:] not in HANDLES):
                 continue
             try:
                 number, kind = int(m.group(2), 0), (m.group(1) or "")[4:]
@@ -110,10 +117,11 @@ def write_constants(out_dir, header):
     text = "\n".join(lines) + "\n"
     with open(f"{out_dir}/mpi_constants.h", "w", encoding="ascii") as f:
         f.write(text)
-    externals = ["      DOUBLE PRECISION MPI_WTIME", "      EXTERNAL MPI_WTIME",
-                 "      DOUBLE PRECISION MPI_WTICK", "      EXTERNAL MPI_WTICK",
-                 "      INTEGER(8) MPI_AINT_ADD", "      EXTERNAL MPI_AINT_ADD",
-                 "      INTEGER(8) MPI_AINT_DIFF", "      EXTERNAL MPI_AINT_DIFF"]
+    externals = []
+    for name, kind in (("WTIME", "DOUBLE PRECISION"), ("WTICK", "DOUBLE PRECISION"),
+                       ("AINT_ADD", "INTEGER(8)"), ("AINT_DIFF", "INTEGER(8)")):
+        for full in (f"MPI_{name}", f"PMPI_{name}"):
+            externals += [f"      {kind} {full}", f"      EXTERNAL {full}"]
     with open(f"{out_dir}/mpif.h", "w", encoding="ascii") as f:
         f.write(text + "\n".join(externals) + "\n")
 
@@ -199,7 +207,8 @@ class Argument:
         if self.kind == "handle out":
             return self.convert_handle_out(short)
         if self.kind == "text in":
-            return [f"char *c_{n} = text_in({n}, l_{n});"], f"c_{n}", [f"free(c_{n});"]
+            how = "name_in" if BLANKS_COUNT.fullmatch(f"{self.function} {n}") else "text_in"
+            return [f"char *c_{n} = {how}({n}, l_{n});"], f"c_{n}", [f"free(c_{n});"]
         if self.kind == "text out":
             return ([f"char *c_{n} = text_room(l_{n});"], f"c_{n}",
                     [f"text_out(c_{n}, {n}, l_{n}, *ierror);"])
@@ -220,6 +229,8 @@ class Argument:
         n = self.name
         whose = f"{self.function} {n}"
         length = next(length for what, length in LENGTHS if re.fullmatch(what, whose))
+        if n == "sendtypes":
+            length = f"choice_at(sendbuf) == MPI_IN_PLACE ? 0 : {length}"
         before = [f"int n_{n} = {length};",
                   f"MPI_{self.handle} *c_{n} = room(n_{n}, sizeof *c_{n});",
                   f"for (int i = 0; i < n_{n}; i++) c_{n}[i] = MPI_{short}_fromint({n}[i]);"]
@@ -260,15 +271,20 @@ def interface(name, arguments):
     return lines + ["      integer :: ierror", f"    end subroutine {name}"]
 
 
+def why_not(name):
+    """Why a name (without MPI_) is not translated, or None."""
+    return next((why for what, why in NOT_TRANSLATED if re.fullmatch(what, name)), None)
+
+
 def routines(include, by_hand):
     """(name, arguments) of every routine of the Fortran binding that the prototypes tell, without
     those of these names (in lower case)."""
     with open(f"{include}/mpi_functions.h", encoding="ascii") as f:
         functions = " ".join(f.read().split())
     for name, args in re.findall(r"EYRIE_MPI\(\w+, (\w+), \((.*?)\)\)", functions):
-        name = "MPI_" + name
-        if LEFT_OUT.match(name) and name not in BUFFERS:
+        if why_not(name):
             continue
+        name = "MPI_" + name
         if name in FUNCTIONS or name.lower() in by_hand:
             continue
         try:

@@ -18,7 +18,8 @@ import generate
 # Procedures that stand in mpi_f08_tail.h; those of operations, attributes and error handlers take
 # procedures.
 BY_HAND = ["Init", "Init_thread", "Pcontrol", "F_sync_reg", "Info_create_env", "Op_create",
-           "Comm_create_errhandler", "Win_create_errhandler", "File_create_errhandler"] + [
+           "Comm_create_errhandler", "Win_create_errhandler", "File_create_errhandler",
+           "Session_create_errhandler", "Buffer_detach"] + [
     f"{kind}_{what}" for kind in ("Comm", "Type", "Win")
     for what in ("create_keyval", "set_attr", "get_attr")]
 # Not in this module: they are deprecated.
@@ -165,13 +166,14 @@ def main():
     routines = list(generate.routines(include, left_out))
     plain = [name for name, _, kind in constants if kind not in KINDS and name not in NOT_HERE]
     handles = [(name, value, kind) for name, value, kind in constants if kind in KINDS]
-    taken = plain + TAKEN + generate.NULL_FUNCTIONS + sorted(generate.FUNCTIONS)
+    taken = plain + TAKEN + generate.NULL_FUNCTIONS + sorted(generate.FUNCTIONS) + [
+        "P" + name for name in sorted(generate.FUNCTIONS)]
     names = [name for name, _ in routines] + by_hand
     text = {}
     for part in ("head", "tail", "attributes", "errhandlers"):
         with open(f"{here}mpi_f08_{part}.h", encoding="ascii") as f:
             text[part] = f.read()
-    handlers = of_kinds(text["errhandlers"], ("Comm", "Win", "File"))
+    handlers = of_kinds(text["errhandlers"], ("Comm", "Win", "File", "Session"))
     attributes = of_kinds(text["attributes"], ("Comm", "Type", "Win"))
     head, tail = (text[part].rstrip("\n").split("\n") for part in ("head", "tail"))
 

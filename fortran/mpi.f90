@@ -42,6 +42,16 @@ module mpi
     integer(8) function MPI_Aint_diff(addr1, addr2)
       integer(8) :: addr1, addr2
     end function MPI_Aint_diff
+    double precision function PMPI_Wtime()
+    end function PMPI_Wtime
+    double precision function PMPI_Wtick()
+    end function PMPI_Wtick
+    integer(8) function PMPI_Aint_add(base, disp)
+      integer(8) :: base, disp
+    end function PMPI_Aint_add
+    integer(8) function PMPI_Aint_diff(addr1, addr2)
+      integer(8) :: addr1, addr2
+    end function PMPI_Aint_diff
     subroutine MPI_Waitany(count, array_of_requests, index, status, ierror)
       integer :: count, array_of_requests(*), index, status(8), ierror
     end subroutine MPI_Waitany
@@ -59,6 +69,15 @@ module mpi
       integer :: incount, array_of_requests(*), outcount, array_of_indices(*), ierror
       integer :: array_of_statuses(8, *)
     end subroutine MPI_Testsome
+    subroutine MPI_Request_get_status_any(count, array_of_requests, index, flag, status, ierror)
+      integer :: count, array_of_requests(*), index, status(8), ierror
+      logical :: flag
+    end subroutine MPI_Request_get_status_any
+    subroutine MPI_Request_get_status_some(incount, array_of_requests, outcount, &
+        array_of_indices, array_of_statuses, ierror)
+      integer :: incount, array_of_requests(*), outcount, array_of_indices(*), ierror
+      integer :: array_of_statuses(8, *)
+    end subroutine MPI_Request_get_status_some
     subroutine MPI_Buffer_detach(buffer, size, ierror)
       !GCC$ ATTRIBUTES NO_ARG_CHECK :: buffer
       type(*), dimension(*) :: buffer
@@ -100,6 +119,6 @@ module mpi
   end interface
 
   external :: MPI_Op_create, MPI_Comm_create_errhandler, MPI_Win_create_errhandler
-  external :: MPI_File_create_errhandler, MPI_Comm_create_keyval, MPI_Type_create_keyval
+  external :: MPI_File_create_errhandler, MPI_Session_create_errhandler, MPI_Comm_create_keyval, MPI_Type_create_keyval
   external :: MPI_Win_create_keyval, MPI_Keyval_create, MPI_Attr_put, MPI_Attr_get
 end module mpi

@@ -14,7 +14,7 @@
   public :: MPI_STATUS_IGNORE, MPI_STATUSES_IGNORE
 
   public :: MPI_User_function, MPI_Comm_errhandler_function, MPI_Win_errhandler_function
-  public :: MPI_File_errhandler_function
+  public :: MPI_File_errhandler_function, MPI_Session_errhandler_function
   public :: MPI_Comm_copy_attr_function, MPI_Comm_delete_attr_function
   public :: MPI_Type_copy_attr_function, MPI_Type_delete_attr_function
   public :: MPI_Win_copy_attr_function, MPI_Win_delete_attr_function

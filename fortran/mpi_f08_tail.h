@@ -59,3 +59,19 @@
       f_status = transfer(f08_status, f_status)
       if (present(ierror)) ierror = MPI_SUCCESS
     end subroutine MPI_Status_f082f
+
+    subroutine MPI_Buffer_detach_f08(buffer_addr, size, ierror)
+      type(c_ptr), intent(out) :: buffer_addr
+      integer, intent(out) :: size
+      integer, optional, intent(out) :: ierror
+      interface
+        integer(c_int) function detach(at, size) bind(C, name='eyrie_mpi_f08_buffer_detach')
+          import :: c_ptr, c_int
+          type(c_ptr) :: at
+          integer(c_int) :: size
+        end function detach
+      end interface
+      integer :: e
+      e = detach(buffer_addr, size)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Buffer_detach_f08

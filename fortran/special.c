@@ -1,6 +1,6 @@
 /*
  * Fortran routines that differ from C in more than how arguments are passed: indices from 1,
- * callbacks, attributes, names that MPI-3 removed.
+ * callbacks, addresses that are given back.
  */
 #include "entry.h"
 
@@ -107,7 +107,34 @@ ENTRY(pmpi_testsome_, mpi_testsome_,
     count_from_one(*ierror, *outcount, indices);
 }
 
-/* ---- buffers: Fortran programs do not get the address back */
+ENTRY(pmpi_request_get_status_any_, mpi_request_get_status_any_,
+      (int *count, int *requests, int *index, int *flag, void *status, int *ierror))
+{
+    MPI_Request *list = requests_in(*count, requests);
+    *ierror = MPI_Request_get_status_any(*count, list, index, flag, status_at(status));
+    free(list);
+    if (*ierror == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED)
+        ++*index;
+}
+
+ENTRY(pmpi_request_get_status_some_, mpi_request_get_status_some_,
+      (int *incount, int *requests, int *outcount, int *indices, void *statuses, int *ierror))
+{
+    MPI_Request *list = requests_in(*incount, requests);
+    *ierror = MPI_Request_get_status_some(*incount, list, outcount, indices, statuses_at(statuses));
+    free(list);
+    count_from_one(*ierror, *outcount, indices);
+}
+
+/*
+ * ---- buffers: in mpif.h and in the module mpi programs do not get the address back. The module
+ * mpi_f08 has a variable for it.
+ */
+
+int eyrie_mpi_f08_buffer_detach(void **at, int *size)
+{
+    return MPI_Buffer_detach(at, size);
+}
 
 ENTRY(pmpi_buffer_detach_, mpi_buffer_detach_, (void *buffer, int *size, int *ierror))
 {
@@ -195,6 +222,14 @@ ENTRY(pmpi_win_create_errhandler_, mpi_win_create_errhandler_,
 {
     MPI_Errhandler c_handler = MPI_ERRHANDLER_NULL;
     *ierror = MPI_Win_create_errhandler((MPI_Win_errhandler_function *)function, &c_handler);
+    *errhandler = MPI_Errhandler_toint(c_handler);
+}
+
+ENTRY(pmpi_session_create_errhandler_, mpi_session_create_errhandler_,
+      (void (*function)(void), int *errhandler, int *ierror))
+{
+    MPI_Errhandler c_handler = MPI_ERRHANDLER_NULL;
+    *ierror = MPI_Session_create_errhandler((MPI_Session_errhandler_function *)function, &c_handler);
     *errhandler = MPI_Errhandler_toint(c_handler);
 }
 

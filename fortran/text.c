@@ -27,18 +27,24 @@ void *room(int count, size_t size)
     return at;
 }
 
-/* A C string of a Fortran one: blanks at both ends do not count. */
-char *text_in(const char *text, size_t length)
+/* A C string of a Fortran one: blanks at its end do not count. */
+char *name_in(const char *text, size_t length)
 {
     while (length > 0 && text[length - 1] == ' ')
         length--;
+    char *copy = room((int)length + 1, 1);
+    memcpy(copy, text, length);
+    return copy;
+}
+
+/* The same where blanks in front do not count either. */
+char *text_in(const char *text, size_t length)
+{
     while (length > 0 && *text == ' ') {
         text++;
         length--;
     }
-    char *copy = room((int)length + 1, 1);
-    memcpy(copy, text, length);
-    return copy;
+    return name_in(text, length);
 }
 
 /* Room for what the library writes, whatever the program's string holds. */
@@ -94,4 +100,13 @@ int sources(int comm)
 int destinations(int comm)
 {
     return neighbours(comm, 1);
+}
+
+/* C's names for the addresses that mean "no status", which are Fortran's variables. */
+__attribute__((constructor)) static void name_ignored(void)
+{
+    MPI_F_STATUS_IGNORE = eyrie_mpi_status_ignore_;
+    MPI_F_STATUSES_IGNORE = eyrie_mpi_statuses_ignore_;
+    MPI_F08_STATUS_IGNORE = (MPI_F08_status *)eyrie_mpi_f08_status_ignore;
+    MPI_F08_STATUSES_IGNORE = (MPI_F08_status *)eyrie_mpi_f08_statuses_ignore;
 }

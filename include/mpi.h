@@ -526,6 +526,7 @@ typedef void MPI_T_event_dropped_cb_function(MPI_Count count,
     void *user_data);
 
 #include "mpi_functions.h"
+#include "mpi_legacy.h"
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 use eyrie_core::attr::{AttrKind, CopyRule, DeleteFn};
-use eyrie_core::consts::{COMM_NULL, COMM_SELF};
+use eyrie_core::consts::COMM_NULL;
 use eyrie_core::handle::Handle;
 
 use crate::arg::{get, put};
@@ -93,12 +93,12 @@ macro_rules! attributes {
 
 /// Errors on a communicator go to its own handler.
 fn same(comm: Comm) -> Comm {
-    if comm.core() == COMM_NULL { Comm::of(COMM_SELF) } else { comm }
+    comm
 }
 
-/// Errors on other objects go to COMM_SELF's.
+/// Errors on other objects go to none's.
 fn own<H>(_object: H) -> Comm {
-    Comm::of(COMM_SELF)
+    Comm::of(COMM_NULL)
 }
 
 attributes!(Comm Comm same: PMPI_Comm_create_keyval PMPI_Comm_free_keyval PMPI_Comm_set_attr

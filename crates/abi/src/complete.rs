@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use eyrie_core::consts::{COMM_SELF, UNDEFINED};
+use eyrie_core::consts::UNDEFINED;
 use eyrie_core::error::class;
 use eyrie_core::handle::Handle;
 use eyrie_core::machine::Machine;
@@ -14,7 +14,7 @@ use crate::shim::{Fail, shims};
 
 /// The communicator whose handler takes the errors of a call on several requests.
 fn first_comm(m: &Machine, requests: &[Handle]) -> Handle {
-    requests.first().map_or(COMM_SELF, |r| m.request_comm(*r))
+    requests.first().map_or(Handle(0), |r| m.request_comm(*r))
 }
 
 fn statuses_for(at: *const Status, n: usize) -> Vec<CoreStatus> {
@@ -169,15 +169,37 @@ shims! {
         let list = handles(requests, len(count)?)?;
         let mut found = Vec::with_capacity(list.len());
         for h in &list {
-            let Some(s) = m.request_get_status(*h).map_err(Fail::on(m.request_comm(*h)))? else {
-                break;
-            };
+            let Some(s) = get_status(m, *h)? else { break };
             found.push(s);
         }
         put(flag, (found.len() == list.len()).into())?;
         if found.len() == list.len() {
             put_statuses(statuses, &found, false);
         }
+    }
+    fn PMPI_Request_get_status_any (count: c_int, requests: *const Request, index: *mut c_int,
+                                    flag: *mut c_int, status: *mut Status); |m| {
+        let list = handles(requests, len(count)?)?;
+        let found = first_complete(m, &list)?;
+        put(index, found.map_or(UNDEFINED, |(i, _)| i as c_int))?;
+        let none_active = found.is_none() && active(m, &list)?.is_empty();
+        put(flag, (found.is_some() || none_active).into())?;
+        if found.is_some() || none_active {
+            put_status(status, &found.map_or(CoreStatus::EMPTY, |(_, s)| s), false);
+        }
+    }
+    fn PMPI_Request_get_status_some (incount: c_int, requests: *const Request,
+                                     outcount: *mut c_int, indices: *mut c_int,
+                                     statuses: *mut Status); |m| {
+        let list = handles(requests, len(incount)?)?;
+        let active = active(m, &list)?;
+        let mut found = Vec::new();
+        for i in &active {
+            if let Some(s) = get_status(m, list[*i])? {
+                found.push((*i, s));
+            }
+        }
+        put_some((!active.is_empty()).then_some(found), outcount, indices, statuses)?;
     }
     fn PMPI_Request_free (request: *mut Request); |m| {
         let mut h = get(request)?.core();
@@ -245,6 +267,32 @@ shims! {
         if status.is_null() { Err(class::ARG)? }
         (*status).set_error(error);
     }
+}
+
+/// The status of a request, if it is complete; it stays.
+fn get_status(m: &mut Machine, h: Handle) -> Result<Option<CoreStatus>, Fail> {
+    m.request_get_status(h).map_err(Fail::on(m.request_comm(h)))
+}
+
+/// Which requests are active.
+fn active(m: &Machine, list: &[Handle]) -> Result<Vec<usize>, Fail> {
+    let mut found = Vec::new();
+    for (i, h) in list.iter().enumerate() {
+        if m.active(*h)? {
+            found.push(i);
+        }
+    }
+    Ok(found)
+}
+
+/// The first of the active requests that is complete; it stays.
+fn first_complete(m: &mut Machine, list: &[Handle]) -> Result<Option<(usize, CoreStatus)>, Fail> {
+    for i in active(m, list)? {
+        if let Some(s) = get_status(m, list[i])? {
+            return Ok(Some((i, s)));
+        }
+    }
+    Ok(None)
 }
 
 /// Sets the length of a status to `count` elements of the type.

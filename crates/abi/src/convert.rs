@@ -1,5 +1,5 @@
-//! Handles as integers: `MPI_X_toint` and `MPI_X_fromint` (MPI 5.0 section 20.3), and in MPICH's
-//! ABI `MPI_X_c2f` and `MPI_X_f2c` (MPI 4.1 section 19.3.4).
+//! Handles as integers: `MPI_X_toint` and `MPI_X_fromint` (MPI 5.0 section 20.3), and `MPI_X_c2f`
+//! and `MPI_X_f2c` (MPI 4.1 section 19.3.4), which give the same integers.
 //!
 //! Kept true: the integer is the handle's own value, so both directions are total and need no
 //! table.
@@ -36,7 +36,6 @@ integers! {
     Win: PMPI_Win_toint PMPI_Win_fromint;
 }
 
-#[cfg(abi_mpich)]
 integers! {
     Comm: PMPI_Comm_c2f PMPI_Comm_f2c;
     Datatype: PMPI_Type_c2f PMPI_Type_f2c;

@@ -1,7 +1,10 @@
-//! What only MPICH's ABI has: functions that MPI-3 removed, statuses as Fortran arrays, and the
-//! variables of the library that the header declares.
+//! What the ABI of MPI 5.0 left out and programs still use: functions that MPI-3 removed, statuses
+//! as Fortran arrays, and the variables of the library that headers declare.
 
 use std::ffi::{c_int, c_void};
+#[cfg(abi_mpich)]
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use eyrie_core::error::{Res, class};
 
@@ -51,7 +54,7 @@ renamed! {
         new: *mut Datatype);
 }
 
-/// Statuses have the same five integers in C and in both Fortran forms.
+/// Statuses have the same integers in C and in both Fortran forms.
 ///
 /// # Safety
 /// The addresses are null or point to statuses.
@@ -80,39 +83,35 @@ copies! {
     PMPI_Status_f2f08
 }
 
-/// An address that a program may hold and compare.
-#[repr(transparent)]
-pub struct Address(*const c_void);
-
-// SAFETY: never written, and what it points to is never read.
-unsafe impl Sync for Address {}
-
-impl Address {
-    pub fn is(&self, at: *const c_int) -> bool {
-        self.0 == at.cast()
-    }
-}
-
 /// Things to point at; nobody reads them.
-static UNWEIGHTED: Status = IGNORED;
-static WEIGHTS_EMPTY: Status = IGNORED;
-static F_IGNORED: [Status; 2] = [IGNORED; 2];
-static F08_IGNORED: [Status; 2] = [IGNORED; 2];
-const IGNORED: Status = Status::ZERO;
+static IGNORED: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 macro_rules! variables {
-    ($($name:ident = $to:expr;)*) => {$(
+    ($($name:ident = $at:literal;)*) => {$(
+        /// An address that a program may hold and compare; what it points to is never read.
         #[unsafe(no_mangle)]
-        pub static $name: Address = Address((&raw const $to).cast());
+        pub static $name: AtomicPtr<AtomicU64> =
+            AtomicPtr::new((&raw const IGNORED[$at]).cast_mut());
     )*};
 }
 
+// `libeyrie_fortran.so` writes its own addresses into these, so that they are those of Fortran.
 variables! {
-    MPI_UNWEIGHTED = UNWEIGHTED;
-    MPI_WEIGHTS_EMPTY = WEIGHTS_EMPTY;
-    MPI_T_PVAR_ALL_HANDLES = WEIGHTS_EMPTY;
-    MPI_F_STATUS_IGNORE = F_IGNORED[0];
-    MPI_F_STATUSES_IGNORE = F_IGNORED[1];
-    MPI_F08_STATUS_IGNORE = F08_IGNORED[0];
-    MPI_F08_STATUSES_IGNORE = F08_IGNORED[1];
+    MPI_F_STATUS_IGNORE = 0;
+    MPI_F_STATUSES_IGNORE = 1;
+    MPI_F08_STATUS_IGNORE = 2;
+    MPI_F08_STATUSES_IGNORE = 3;
+}
+
+#[cfg(abi_mpich)]
+variables! {
+    MPI_UNWEIGHTED = 4;
+    MPI_WEIGHTS_EMPTY = 5;
+    MPI_T_PVAR_ALL_HANDLES = 6;
+}
+
+/// Whether a program's argument is the address that such a variable holds.
+#[cfg(abi_mpich)]
+pub fn is(variable: &AtomicPtr<AtomicU64>, at: *const c_int) -> bool {
+    variable.load(Relaxed).cast_const().cast() == at
 }

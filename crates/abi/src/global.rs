@@ -15,7 +15,7 @@ use eyrie_core::info::InfoTable;
 use eyrie_core::machine::Machine;
 use eyrie_ledger::segment::LIB_OUT;
 
-use crate::repr::code_out;
+use crate::repr::{BOUNDS, code_out};
 
 static CURRENT: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
 /// The machine after finalize: only its info objects are used.
@@ -121,6 +121,7 @@ pub fn start(name: &'static str, required: i32) -> i32 {
         Err(e) => die(&format!("{} cannot join its job: {e}", public(name))),
     };
     machine.set_reentry_hook(set_current);
+    machine.types.set_rule(BOUNDS);
     let early = EARLY_INFOS.swap(null_mut(), Relaxed);
     if !early.is_null() {
         // SAFETY: made by `Box::into_raw` in `infos`, and nothing else points to it any more.

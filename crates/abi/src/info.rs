@@ -3,8 +3,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use eyrie_core::consts::{COMM_SELF, INFO_ENV, INFO_NULL};
+use eyrie_core::consts::{INFO_ENV, INFO_NULL};
 use eyrie_core::error::{Class, Res, class};
+use eyrie_core::handle::Handle;
 use eyrie_core::info::Info as Object;
 
 use crate::arg::{bytes, get, put, put_text};
@@ -42,7 +43,7 @@ macro_rules! info_shims {
 #[cold]
 fn failed(name: &'static str, class: Class) -> c_int {
     if global::running() {
-        return crate::shim::fail(name, class.into(), COMM_SELF);
+        return crate::shim::fail(name, class.into(), Handle(0));
     }
     global::die(&format!("{}: error {}", global::public(name), code_out(class.0)))
 }

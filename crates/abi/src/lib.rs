@@ -26,7 +26,6 @@ mod complete;
 mod convert;
 mod datatype;
 mod datatype_decode;
-#[cfg(abi_mpich)]
 mod deprecated;
 mod env;
 mod errhandler;

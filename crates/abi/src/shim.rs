@@ -33,7 +33,8 @@ impl Fail {
 /// Defines exported functions that return an error code.
 ///
 /// `fn PMPI_X | PMPI_X_c (args) on COMM; |m| { body }`: the body may use `?` on errors of the
-/// machine; they go to the error handler of COMM, by default MPI_COMM_SELF's (MPI 5.0 section 9.3).
+/// machine; they go to the error handler of COMM, by default that for no communicator
+/// (`Machine::raise`).
 /// With a second name the function is made twice, with `Count` and `Disp` meaning `int` in the
 /// first and `MPI_Count` and `MPI_Aint` in the second.
 macro_rules! shims {
@@ -84,7 +85,7 @@ macro_rules! shim {
                     Ok(()) => 0,
                     Err(fail) => {
                         #[allow(unused_mut, unused_assignments)]
-                        let mut default = eyrie_core::consts::COMM_SELF;
+                        let mut default = eyrie_core::handle::Handle(0);
                         $(default = $crate::repr::CHandle::core($on);)?
                         $crate::shim::fail(stringify!($name), fail, default)
                     }

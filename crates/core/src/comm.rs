@@ -104,8 +104,18 @@ impl Comm {
     /// Tag of the next collective operation: the same on all ranks, as all start them in one order.
     pub(crate) fn next_tag(&self) -> i32 {
         let tag = self.sequence.get();
-        self.sequence.set((tag + 1) & (GROUP_TAG - 1));
+        self.take_tag(tag);
         tag
+    }
+
+    /// The tag that the next operation would have.
+    pub(crate) fn tag_ahead(&self) -> i32 {
+        self.sequence.get()
+    }
+
+    /// An operation that saw this tag ahead takes it; it may say so again.
+    pub(crate) fn take_tag(&self, tag: i32) {
+        self.sequence.set((tag + 1) & (GROUP_TAG - 1));
     }
 
     /// A rank that the program gave for an argument called root.

@@ -6,7 +6,7 @@
 use eyrie_ledger::divergence::Divergence;
 use eyrie_ledger::door::{Call, Outcome, Verdict};
 
-use crate::consts::{COMM_SELF, REQUEST_NULL};
+use crate::consts::REQUEST_NULL;
 use crate::engine::Wake;
 use crate::error::{Class, Res, class};
 use crate::handle::Handle;
@@ -34,7 +34,7 @@ impl Machine {
     }
 
     /// Whether the handle names a request that will complete (not null, not inactive).
-    fn active(&self, req: Handle) -> Res<bool> {
+    pub fn active(&self, req: Handle) -> Res<bool> {
         if req == REQUEST_NULL {
             return Ok(false);
         }
@@ -345,9 +345,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Communicator whose error handler an error of this request goes to.
+    /// Communicator whose error handler an error of this request goes to; none if it is no request.
     pub fn request_comm(&self, req: Handle) -> Handle {
-        self.request(req).map_or(COMM_SELF, |r| r.comm_handle)
+        self.request(req).map_or(Handle(0), |r| r.comm_handle)
     }
 
     /// Whether any communication is still pending (finalize waits for it).

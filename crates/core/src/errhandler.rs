@@ -9,7 +9,8 @@ use std::rc::Rc;
 pub use crate::errcode::{FIRST_DYNAMIC, MAX_ERROR_STRING};
 
 use crate::consts::{
-    COMM_SELF, ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, FILE_NULL,
+    COMM_SELF, COMM_WORLD, ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN,
+    FILE_NULL,
 };
 use crate::errcode::Codes;
 use crate::error::{Class, Res, class};
@@ -122,18 +123,22 @@ impl Machine {
         Ok(eh)
     }
 
-    /// What to do about an error in an operation on `comm`; one on no valid communicator goes to
-    /// COMM_SELF's handler. Files have their own.
+    /// What to do about an error in an operation on `comm`. One on no valid communicator goes to
+    /// the handler of COMM_SELF (MPI 5.0 section 9.3); if that is fatal, to COMM_WORLD's, where it
+    /// went before MPI 4 and goes in MPICH. Files have their own.
     pub fn raise(&self, comm: Handle, _code: Class) -> Action {
         if comm == FILE_NULL || comm.has_kind(Kind::File) {
             return self.file_action(comm);
         }
         let (handle, eh) = match self.comms.get(comm) {
             Ok(found) => (comm, found.errhandler.get()),
-            Err(_) => match self.comms.get(COMM_SELF) {
-                Ok(own) => (COMM_SELF, own.errhandler.get()),
-                Err(_) => return Action::Abort,
-            },
+            Err(_) => {
+                let of = |h| self.comms.get(h).map_or(ERRORS_ARE_FATAL, |c| c.errhandler.get());
+                match of(COMM_SELF) {
+                    ERRORS_ARE_FATAL => (COMM_WORLD, of(COMM_WORLD)),
+                    own => (COMM_SELF, own),
+                }
+            }
         };
         if eh == ERRORS_RETURN {
             return Action::Return;

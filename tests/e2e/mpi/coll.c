@@ -311,6 +311,48 @@ static void barrier(void)
     }
 }
 
+/* One buffer for both directions is refused where it is given, and the call has not been: with the right
+ * buffer the rank then does what the others do. */
+static void aliased(void)
+{
+    int *a = malloc(2 * sizeof(int) * size), *b = malloc(2 * sizeof(int) * size);
+    int *ones = malloc(sizeof(int) * size), *at = malloc(sizeof(int) * size), sum = size * (size - 1) / 2;
+    MPI_Datatype *types = malloc(sizeof *types * size);
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    for (int i = 0; i < size; i++)
+        a[i] = me, ones[i] = 1, at[i] = i, types[i] = MPI_INT;
+#define REFUSED(call) CHECK(class_of(call) == MPI_ERR_BUFFER, "%s", #call)
+    if (me == 0) {
+        REFUSED(MPI_Reduce(a, a, 1, MPI_INT, MPI_SUM, 0, comm));
+        REFUSED(MPI_Gather(a, 1, MPI_INT, a, 1, MPI_INT, 0, comm));
+        REFUSED(MPI_Gatherv(a, 1, MPI_INT, a, ones, at, MPI_INT, 0, comm));
+        REFUSED(MPI_Scatter(a, 1, MPI_INT, a, 1, MPI_INT, 0, comm));
+        REFUSED(MPI_Scatterv(a, ones, at, MPI_INT, a, 1, MPI_INT, 0, comm));
+        REFUSED(MPI_Allgather(a, 1, MPI_INT, a, 1, MPI_INT, comm));
+        REFUSED(MPI_Alltoall(a, 1, MPI_INT, a, 1, MPI_INT, comm));
+        REFUSED(MPI_Alltoallv(a, ones, at, MPI_INT, a, ones, at, MPI_INT, comm));
+        REFUSED(MPI_Alltoallw(a, ones, at, types, a, ones, at, types, comm));
+        REFUSED(MPI_Reduce_scatter(a, a, ones, MPI_INT, MPI_SUM, comm));
+        REFUSED(MPI_Reduce_scatter_block(a, a, 1, MPI_INT, MPI_SUM, comm));
+    }
+    REFUSED(MPI_Allreduce(a, a, 1, MPI_INT, MPI_SUM, comm));
+    REFUSED(MPI_Scan(a, a, 1, MPI_INT, MPI_SUM, comm));
+    REFUSED(MPI_Exscan(a, a, 1, MPI_INT, MPI_SUM, comm));
+    OK(MPI_Reduce(a, b, 1, MPI_INT, MPI_SUM, 0, comm));
+    CHECK(me || b[0] == sum, "reduce %d", b[0]);
+    OK(MPI_Gather(a, 1, MPI_INT, b, 1, MPI_INT, 0, comm));
+    CHECK(me || b[size - 1] == size - 1, "gather %d", b[size - 1]);
+    /* Where nothing goes the type may be none. */
+    for (int i = 0; i < size; i++)
+        ones[i] = 0, types[i] = MPI_DATATYPE_NULL;
+    OK(MPI_Alltoallw(a, ones, at, types, b, ones, at, types, comm));
+    MPI_Request request;
+    OK(MPI_Ialltoallw(a, ones, at, types, b, ones, at, types, comm, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL));
+    free(a), free(b), free(ones), free(at), free(types);
+}
+
 int main(int argc, char **argv)
 {
     static const int counts[] = {0, 1, 3, 64, 1000, 5003};
@@ -334,6 +376,7 @@ int main(int argc, char **argv)
                 reduce_scatters(counts[k]);
             }
             typed();
+            aliased();
             barrier();
             OK(MPI_Comm_free(&comm));
         } else

@@ -116,6 +116,19 @@ static void splits(void)
     MPI_Comm_size(shared, &n);
     CHECK(n == ranks, "one machine: %d", n);
     OK(MPI_Comm_free(&shared));
+    MPI_Info hint;
+    OK(MPI_Info_create(&hint));
+    OK(MPI_Info_set(hint, "mpi_hw_resource_type", "mpi_shared_memory"));
+    for (int guided = 0; guided < 2; guided++) {
+        int type = guided ? MPI_COMM_TYPE_HW_GUIDED : MPI_COMM_TYPE_RESOURCE_GUIDED;
+        OK(MPI_Comm_split_type(MPI_COMM_WORLD, type, -rank, hint, &shared));
+        CHECK(shared != MPI_COMM_NULL, "shared memory, guided");
+        MPI_Comm_size(shared, &n);
+        MPI_Comm_rank(shared, &me);
+        CHECK(n == ranks && me == ranks - 1 - rank, "rank %d of %d", me, n);
+        OK(MPI_Comm_free(&shared));
+    }
+    OK(MPI_Info_free(&hint));
     OK(MPI_Comm_free(&again));
     OK(MPI_Comm_free(&part));
 }

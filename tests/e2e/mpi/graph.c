@@ -196,6 +196,42 @@ static void adjacent(int weighted)
     OK(MPI_Comm_free(&comm));
 }
 
+/* Neighbours' data at absolute addresses: MPI_BOTTOM, in all forms of the call. */
+static void absolute(void)
+{
+    MPI_Comm ring;
+    MPI_Request request;
+    int dims[1] = {ranks}, periods[1] = {1}, ones[2] = {1, 1}, out[2] = {rank, rank}, in[2];
+    MPI_Aint from[2], to[2];
+    MPI_Datatype types[2] = {MPI_INT, MPI_INT}, none[2] = {MPI_DATATYPE_NULL, MPI_DATATYPE_NULL};
+    OK(MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &ring));
+    for (int i = 0; i < 2; i++) {
+        MPI_Get_address(&out[i], &from[i]);
+        MPI_Get_address(&in[i], &to[i]);
+    }
+    for (int form = 0; form < 3; form++) {
+        in[0] = in[1] = -1;
+        if (form == 0) {
+            OK(MPI_Neighbor_alltoallw(MPI_BOTTOM, ones, from, types, MPI_BOTTOM, ones, to, types, ring));
+        } else if (form == 1) {
+            OK(MPI_Ineighbor_alltoallw(MPI_BOTTOM, ones, from, types, MPI_BOTTOM, ones, to, types, ring,
+                                       &request));
+            OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        } else {
+            OK(MPI_Neighbor_alltoallw_init(MPI_BOTTOM, ones, from, types, MPI_BOTTOM, ones, to, types,
+                                           ring, MPI_INFO_NULL, &request));
+            OK(MPI_Start(&request));
+            OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            OK(MPI_Request_free(&request));
+        }
+        CHECK(in[0] == (rank + ranks - 1) % ranks && in[1] == (rank + 1) % ranks, "%d: %d %d", form, in[0],
+              in[1]);
+    }
+    ones[0] = ones[1] = 0;
+    OK(MPI_Neighbor_alltoallw(MPI_BOTTOM, ones, from, none, MPI_BOTTOM, ones, to, none, ring));
+    OK(MPI_Comm_free(&ring));
+}
+
 static void wrong(void)
 {
     MPI_Comm comm, graph;
@@ -228,6 +264,7 @@ int main(int argc, char **argv)
         any_edges(round);
         adjacent(round % 2);
     }
+    absolute();
     wrong();
     return finish("graph");
 }

@@ -204,6 +204,47 @@ static void synchronous(void)
     CHECK(in == 1, "in %d", in);
 }
 
+#define EMPTY(call)                                                               \
+    do {                                                                          \
+        memset(&one, 0x55, sizeof one);                                           \
+        OK(call);                                                                 \
+        CHECK(one.MPI_SOURCE == MPI_ANY_SOURCE && one.MPI_TAG == MPI_ANY_TAG &&   \
+                  one.MPI_ERROR == MPI_SUCCESS, "%s: %d %d %d", #call,            \
+              one.MPI_SOURCE, one.MPI_TAG, one.MPI_ERROR);                        \
+    } while (0)
+
+/* No request, and persistent ones that were not started: their status is the empty one, with its error. */
+static void empty_statuses(void)
+{
+    int index, flag = 0, x = 0;
+    MPI_Status one, many[2];
+    for (int kind = 0; kind < 2; kind++) {
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        for (int i = 0; kind && i < 2; i++)
+            OK(MPI_Recv_init(&x, 1, MPI_INT, rank, 70, MPI_COMM_WORLD, &requests[i]));
+        EMPTY(MPI_Wait(&requests[0], &one));
+        EMPTY(MPI_Test(&requests[0], &flag, &one));
+        CHECK(flag, "test");
+        EMPTY(MPI_Waitany(2, requests, &index, &one));
+        CHECK(index == MPI_UNDEFINED, "index %d", index);
+        EMPTY(MPI_Testany(2, requests, &index, &flag, &one));
+        CHECK(flag && index == MPI_UNDEFINED, "index %d", index);
+        EMPTY(MPI_Request_get_status(requests[0], &flag, &one));
+        CHECK(flag, "get_status");
+        for (int all = 0; all < 2; all++) {
+            memset(many, 0x55, sizeof many);
+            if (all)
+                OK(MPI_Waitall(2, requests, many));
+            else
+                OK(MPI_Testall(2, requests, &flag, many));
+            for (int i = 0; i < 2; i++)
+                CHECK(many[i].MPI_ERROR == MPI_SUCCESS && many[i].MPI_TAG == MPI_ANY_TAG, "%d", i);
+        }
+        for (int i = 0; kind && i < 2; i++)
+            OK(MPI_Request_free(&requests[i]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -215,6 +256,7 @@ int main(int argc, char **argv)
     some(0);
     test_and_testall();
     null_requests();
+    empty_statuses();
     persistent(MPI_Send_init, 0);
     persistent(MPI_Ssend_init, 0);
     persistent(MPI_Bsend_init, 0);

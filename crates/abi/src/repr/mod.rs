@@ -71,7 +71,8 @@ impl Num for isize {
     }
 }
 
-/// Writes a status where the program wants one; `MPI_ERROR` only after calls on several requests.
+/// Writes a status where the program wants one; `MPI_ERROR` only after calls on several requests,
+/// and in the empty status, which has it (MPI 5.0 section 3.7.3).
 ///
 /// # Safety
 /// `at` is the ABI's "ignore" value or points to a status.
@@ -81,7 +82,7 @@ pub unsafe fn put_status(at: *mut Status, status: &CoreStatus, with_error: bool)
         let out = unsafe { &mut *at };
         let error = out.error();
         out.store(status);
-        if !with_error {
+        if !with_error && status.source != eyrie_core::consts::ANY_SOURCE {
             out.set_error(error);
         }
     }

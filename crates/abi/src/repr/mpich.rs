@@ -6,6 +6,7 @@
 
 use std::ffi::c_int;
 
+use eyrie_core::datatype::Bounds;
 use eyrie_core::handle::Handle;
 use eyrie_core::status::Status as CoreStatus;
 
@@ -83,9 +84,6 @@ pub struct Status {
 }
 
 impl Status {
-    pub const ZERO: Status =
-        Status { count_lo: 0, count_hi_and_cancelled: 0, source: 0, tag: 0, error: 0 };
-
     pub fn store(&mut self, s: &CoreStatus) {
         *self = Status {
             count_lo: s.bytes as c_int,
@@ -135,6 +133,8 @@ impl Status {
 pub const ABI_NAME: &str = "MPICH ABI (libmpi.so.12)";
 /// What `MPI_Abi_get_version` reports: this library is not the standard ABI's.
 pub const ABI_VERSION: (c_int, c_int) = (-1, -1);
+/// How types with resized constituents get their bounds.
+pub const BOUNDS: Bounds = Bounds::Mpich;
 pub const IN_PLACE: usize = usize::MAX;
 pub const MAX_PROCESSOR_NAME_BYTES: usize = 128;
 pub const MAX_OBJECT_NAME_BYTES: usize = 128;
@@ -175,11 +175,11 @@ pub fn is_status_ignore(at: *const Status) -> bool {
 
 /// The program has the address from a variable of the library.
 pub fn is_unweighted(at: *const c_int) -> bool {
-    crate::deprecated::MPI_UNWEIGHTED.is(at)
+    crate::deprecated::is(&crate::deprecated::MPI_UNWEIGHTED, at)
 }
 
 pub fn is_weights_empty(at: *const c_int) -> bool {
-    crate::deprecated::MPI_WEIGHTS_EMPTY.is(at)
+    crate::deprecated::is(&crate::deprecated::MPI_WEIGHTS_EMPTY, at)
 }
 
 /// Constants by pairs: the machine's value and MPICH's.

@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 
+use eyrie_core::datatype::Bounds;
 use eyrie_core::handle::Handle;
 use eyrie_core::status::Status as CoreStatus;
 
@@ -90,6 +91,8 @@ impl Status {
 pub const ABI_NAME: &str = "MPI standard ABI 1.0";
 /// What `MPI_Abi_get_version` reports.
 pub const ABI_VERSION: (c_int, c_int) = (1, 0);
+/// How types with resized constituents get their bounds.
+pub const BOUNDS: Bounds = Bounds::Standard;
 pub const IN_PLACE: usize = 1;
 pub const MAX_PROCESSOR_NAME_BYTES: usize = 256;
 pub const MAX_OBJECT_NAME_BYTES: usize = 128;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::data::{
-    Data, Scratch, check_alias, check_buffer, copy, element, is_in_place, pack, unpack,
+    Data, Scratch, check_alias, check_block, check_buffer, copy, element, is_in_place, pack, unpack,
 };
 use super::exchange::ByRank;
 use super::{FEW_RANKS, Ints};
@@ -41,12 +41,14 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             if is_in_place(sbuf) {
+                comm.take_tag(tag);
                 return self.share_blocks(&comm, tag, inn(comm.rank), &inn, false);
             }
             let (scount, sdt) = self.checked_type(scount, sdt)?;
             check_buffer(sbuf, scount, &sdt)?;
             let own = Data::source(sbuf, scount, &sdt);
-            check_alias(sbuf, inn(comm.rank).ptr, own.bytes())?;
+            check_alias(own, inn(comm.rank))?;
+            comm.take_tag(tag);
             self.share_blocks(&comm, tag, own, &inn, true)
         }
     }
@@ -167,16 +169,18 @@ impl Machine {
                 Data::new(element(rbuf, displs.at(rank), &dt), rcounts.at(rank) as u64, &dt)
             };
             for rank in 0..comm.size() {
-                check_buffer(rbuf, inn(rank).count, &dt)?;
+                check_block(rbuf, inn(rank))?;
             }
             let own = inn(comm.rank);
             if is_in_place(sbuf) {
+                comm.take_tag(tag);
                 return self.pairwise(&comm, tag, &|_| own, &inn, false);
             }
             let (scount, sdt) = self.checked_type(scount, sdt)?;
             check_buffer(sbuf, scount, &sdt)?;
             let source = Data::source(sbuf, scount, &sdt);
-            check_alias(sbuf, own.ptr, source.bytes())?;
+            check_alias(source, own)?;
+            comm.take_tag(tag);
             let copied = copy(source, own);
             copied.and(self.pairwise(&comm, tag, &|_| source, &inn, false))
         }

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use super::data::{Data, Scratch, check_alias, check_buffer, element, is_in_place, pack, unpack};
+use super::data::{
+    Data, Scratch, check_alias, check_block, check_buffer, element, is_in_place, pack, unpack,
+};
 use super::exchange::ByRank;
 use super::{FEW_RANKS, Ints, TypesOf};
 use crate::comm::Comm;
@@ -39,6 +41,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             if is_in_place(sbuf) {
+                comm.take_tag(tag);
                 return self.replace_all(&comm, tag, &inn);
             }
             let (packets, sdt) = self.checked_type(scount, sdt)?;
@@ -47,7 +50,8 @@ impl Machine {
                 let index = i64::from(rank).wrapping_mul(scount);
                 Data::new(element(sbuf.cast_mut(), index, &sdt), packets, &sdt)
             };
-            check_alias(sbuf, rbuf, out(0).bytes())?;
+            check_aliases(comm.size(), &out, &inn)?;
+            comm.take_tag(tag);
             // All ranks must choose alike: the size of a block is the same everywhere.
             let block = inn(0).bytes();
             if comm.size() > FEW_RANKS && (1..=SMALL_BLOCK_BYTES).contains(&block) {
@@ -161,6 +165,7 @@ impl Machine {
             };
             check_all(rbuf, n, &inn)?;
             if is_in_place(sbuf) {
+                comm.take_tag(tag);
                 return self.replace_all(&comm, tag, &inn);
             }
             scounts.check_counts(n)?;
@@ -171,7 +176,8 @@ impl Machine {
                 Data::new(at, scounts.at(rank) as u64, &sdt)
             };
             check_all(sbuf, n, &out)?;
-            check_alias(sbuf, rbuf, u64::from(any_data(n, &out)))?;
+            check_aliases(n, &out, &inn)?;
+            comm.take_tag(tag);
             self.pairwise(&comm, tag, &out, &inn, true)
         }
     }
@@ -203,6 +209,7 @@ impl Machine {
             };
             check_all(rbuf, n, &inn)?;
             if is_in_place(sbuf) {
+                comm.take_tag(tag);
                 return self.replace_all(&comm, tag, &inn);
             }
             let sdts = self.types_by_rank(scounts, sdispls, sdts, n)?;
@@ -211,7 +218,8 @@ impl Machine {
                 Data::new(at, scounts.at(rank) as u64, &sdts[rank as usize])
             };
             check_all(sbuf, n, &out)?;
-            check_alias(sbuf, rbuf, u64::from(any_data(n, &out)))?;
+            check_aliases(n, &out, &inn)?;
+            comm.take_tag(tag);
             self.pairwise(&comm, tag, &out, &inn, true)
         }
     }
@@ -231,7 +239,7 @@ impl Machine {
             .map(|rank| {
                 // SAFETY: as above.
                 let count = unsafe { counts.at(rank) };
-                Ok(self.checked_type(count, types(rank as usize))?.1)
+                Ok(self.type_of_block(count, types(rank as usize))?.1)
             })
             .collect()
     }
@@ -239,12 +247,11 @@ impl Machine {
 
 fn check_all(buf: *const u8, n: u32, data: ByRank) -> Res<()> {
     for rank in 0..n {
-        let Data { count, dt, .. } = data(rank);
-        check_buffer(buf, count, dt)?;
+        check_block(buf, data(rank))?;
     }
     Ok(())
 }
 
-fn any_data(n: u32, data: ByRank) -> bool {
-    (0..n).any(|rank| data(rank).bytes() > 0)
+fn check_aliases(n: u32, out: ByRank, inn: ByRank) -> Res<()> {
+    (0..n).try_for_each(|rank| check_alias(out(rank), inn(rank)))
 }

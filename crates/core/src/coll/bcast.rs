@@ -28,6 +28,7 @@ impl Machine {
     /// from the one `2^k` below.
     pub fn barrier(&mut self, comm: Handle) -> Res<()> {
         let (comm, tag) = self.start_collective(comm)?;
+        comm.take_tag(tag);
         let (n, me) = (comm.size(), comm.rank);
         let byte = self.types.get(BYTE)?;
         if n <= FEW_RANKS {
@@ -76,6 +77,7 @@ impl Machine {
         let (count, dt) = self.checked_type(count, dt)?;
         let root = comm.root(root)?;
         check_buffer(buf, count, &dt)?;
+        comm.take_tag(tag);
         let data = Data::new(buf, count, &dt);
         if data.bytes() == 0 || comm.size() == 1 {
             return Ok(());

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::comm::Comm;
 use crate::consts::IN_PLACE;
 use crate::datatype::Datatype;
+use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
@@ -50,9 +51,21 @@ pub(super) fn check_buffer(ptr: *const u8, count: u64, dt: &Datatype) -> Res<()>
     if null || is_in_place(ptr) { Err(class::BUFFER) } else { Ok(()) }
 }
 
-/// Refuses one buffer given for both directions.
-pub(super) fn check_alias(sbuf: *const u8, rbuf: *const u8, bytes: u64) -> Res<()> {
-    if bytes > 0 && !sbuf.is_null() && sbuf == rbuf { Err(class::BUFFER) } else { Ok(()) }
+/// The same for one of several blocks that lie at displacements from `base`: with `MPI_BOTTOM`
+/// these are addresses.
+pub(super) fn check_block(base: *const u8, block: Data) -> Res<()> {
+    if is_in_place(base) {
+        return Err(class::BUFFER);
+    }
+    check_buffer(block.ptr, block.count, block.dt)
+}
+
+/// Refuses one place given for both directions. Only what begins at the same byte is found, so that
+/// no call is refused of which the standard says that it is right.
+pub(super) fn check_alias(from: Data, to: Data) -> Res<()> {
+    let first = |d: Data| d.ptr.wrapping_offset(d.dt.true_lb as isize);
+    let both = from.bytes() > 0 && to.bytes() > 0;
+    if both && first(from) == first(to) { Err(class::BUFFER) } else { Ok(()) }
 }
 
 pub(super) fn check_count(count: i64) -> Res<u64> {
@@ -60,12 +73,22 @@ pub(super) fn check_count(count: i64) -> Res<u64> {
 }
 
 impl Machine {
-    /// The communicator and the operation's tag. Taken before any check, so that ranks whose
-    /// arguments are wrong stay in step with the others.
+    /// The communicator and the operation's tag, which is taken (`Comm::take_tag`) when all
+    /// arguments are found right: a call that is refused has not been, and the same call with the
+    /// right arguments fits to those of the other ranks.
     pub(super) fn start_collective(&self, comm: Handle) -> Res<(Rc<Comm>, i32)> {
         let comm = self.comms.get(comm)?;
-        let tag = comm.next_tag();
+        let tag = comm.tag_ahead();
         Ok((comm, tag))
+    }
+
+    /// The same where each block has a type of its own: that of an empty one may be no type
+    /// (MPI_DATATYPE_NULL), as in MPICH.
+    pub(super) fn type_of_block(&self, count: i64, dt: Handle) -> Res<(u64, Rc<Datatype>)> {
+        if count == 0 {
+            return Ok((0, self.types.get(BYTE)?));
+        }
+        self.checked_type(count, dt)
     }
 
     /// A committed datatype; `count` elements of it are addressable.

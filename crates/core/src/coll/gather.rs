@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use super::Ints;
-use super::data::{Data, check_alias, check_buffer, copy, element, is_in_place};
+use super::data::{Data, check_alias, check_block, check_buffer, copy, element, is_in_place};
 use crate::comm::Comm;
-use crate::error::{Res, class};
+use crate::datatype::Datatype;
+use crate::error::Res;
 use crate::handle::Handle;
 use crate::machine::Machine;
 
@@ -38,7 +39,10 @@ impl Machine {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            let own = self.take_own(sbuf, scount, sdt, inn(root));
+            let own = self.own_source(sbuf, scount, sdt, inn(root))?;
+            comm.take_tag(tag);
+            let own =
+                own.map_or(Ok(()), |(count, dt)| copy(Data::source(sbuf, count, &dt), inn(root)));
             own.and(self.collect(&comm, tag, &inn))
         }
     }
@@ -73,9 +77,12 @@ impl Machine {
                 Data::new(element(rbuf, displs.at(rank), &dt), rcounts.at(rank) as u64, &dt)
             };
             for rank in 0..comm.size() {
-                check_buffer(rbuf, inn(rank).count, &dt)?;
+                check_block(rbuf, inn(rank))?;
             }
-            let own = self.take_own(sbuf, scount, sdt, inn(root));
+            let own = self.own_source(sbuf, scount, sdt, inn(root))?;
+            comm.take_tag(tag);
+            let own =
+                own.map_or(Ok(()), |(count, dt)| copy(Data::source(sbuf, count, &dt), inn(root)));
             own.and(self.collect(&comm, tag, &inn))
         }
     }
@@ -91,27 +98,26 @@ impl Machine {
     ) -> Res<()> {
         let (count, dt) = self.checked_type(scount, sdt)?;
         check_buffer(sbuf, count, &dt)?;
+        comm.take_tag(tag);
         // SAFETY: the caller's promise.
         unsafe { self.send_to(comm, tag, Data::source(sbuf, count, &dt), root) }
     }
 
-    /// The root's own part of a gather or scatter.
-    unsafe fn take_own(
-        &mut self,
+    /// What the root itself puts into a gather, if it does not lie at `target` already.
+    fn own_source(
+        &self,
         sbuf: *const u8,
         scount: i64,
         sdt: Handle,
         target: Data,
-    ) -> Res<()> {
+    ) -> Res<Option<(u64, Rc<Datatype>)>> {
         if is_in_place(sbuf) {
-            return Ok(());
+            return Ok(None);
         }
         let (count, dt) = self.checked_type(scount, sdt)?;
         check_buffer(sbuf, count, &dt)?;
-        let own = Data::source(sbuf, count, &dt);
-        check_alias(sbuf, target.ptr, own.bytes())?;
-        // SAFETY: the caller's promise.
-        unsafe { copy(own, target) }
+        check_alias(Data::source(sbuf, count, &dt), target)?;
+        Ok(Some((count, dt)))
     }
 
     /// # Safety
@@ -141,7 +147,10 @@ impl Machine {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            let own = self.put_own(out(root), rbuf, rcount, rdt);
+            let own = self.own_target(out(root), rbuf, rcount, rdt)?;
+            comm.take_tag(tag);
+            let own =
+                own.map_or(Ok(()), |(count, dt)| copy(out(root), Data::new(rbuf, count, &dt)));
             own.and(self.distribute(&comm, tag, &out))
         }
     }
@@ -177,9 +186,12 @@ impl Machine {
                 Data::new(element(base, displs.at(rank), &dt), scounts.at(rank) as u64, &dt)
             };
             for rank in 0..comm.size() {
-                check_buffer(sbuf, out(rank).count, &dt)?;
+                check_block(sbuf, out(rank))?;
             }
-            let own = self.put_own(out(root), rbuf, rcount, rdt);
+            let own = self.own_target(out(root), rbuf, rcount, rdt)?;
+            comm.take_tag(tag);
+            let own =
+                own.map_or(Ok(()), |(count, dt)| copy(out(root), Data::new(rbuf, count, &dt)));
             own.and(self.distribute(&comm, tag, &out))
         }
     }
@@ -195,21 +207,25 @@ impl Machine {
     ) -> Res<()> {
         let (count, dt) = self.checked_type(rcount, rdt)?;
         check_buffer(rbuf, count, &dt)?;
+        comm.take_tag(tag);
         // SAFETY: the caller's promise.
         unsafe { self.receive(comm, tag, Data::new(rbuf, count, &dt), root) }
     }
 
-    /// The root's own part of a scatter.
-    unsafe fn put_own(&mut self, own: Data, rbuf: *mut u8, rcount: i64, rdt: Handle) -> Res<()> {
+    /// Where the root itself gets its part of a scatter, unless that stays where it lies.
+    fn own_target(
+        &self,
+        own: Data,
+        rbuf: *mut u8,
+        rcount: i64,
+        rdt: Handle,
+    ) -> Res<Option<(u64, Rc<Datatype>)>> {
         if is_in_place(rbuf) {
-            return Ok(());
+            return Ok(None);
         }
         let (count, dt) = self.checked_type(rcount, rdt)?;
         check_buffer(rbuf, count, &dt)?;
-        if own.ptr == rbuf && own.bytes() > 0 && !rbuf.is_null() {
-            return Err(class::BUFFER);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { copy(own, Data::new(rbuf, count, &dt)) }
+        check_alias(own, Data::new(rbuf, count, &dt))?;
+        Ok(Some((count, dt)))
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn share(count: u64, n: u32, rank: u32) -> (u64, u64) {
 }
 
 impl Machine {
-    /// The objects of a reduction over `count` elements; takes the next tag.
+    /// The objects of a reduction over `count` elements; its tag is not taken yet.
     pub(super) fn reduction(
         &self,
         count: i64,
@@ -93,7 +93,7 @@ impl Machine {
         let (count, r) = self.reduction(count, dt, op, crate::consts::COMM_SELF)?;
         check_buffer(inbuf, count, &r.dt)?;
         check_buffer(inout, count, &r.dt)?;
-        check_alias(inbuf, inout, count)?;
+        check_alias(Data::source(inbuf, count, &r.dt), r.data(inout, count))?;
         // SAFETY: the caller's promise.
         unsafe { self.combine(&r, inbuf, inout, count) }
     }
@@ -115,8 +115,9 @@ impl Machine {
         let in_place = is_in_place(sbuf);
         if !in_place {
             check_buffer(sbuf, count, &r.dt)?;
-            check_alias(sbuf, rbuf, bytes)?;
+            check_alias(Data::source(sbuf, count, &r.dt), r.data(rbuf, count))?;
         }
+        r.comm.take_tag(r.tag);
         if bytes == 0 {
             return Ok(());
         }
@@ -412,7 +413,7 @@ struct Shares<'a> {
     ahead: Ahead,
 }
 
-/// Refuses a reduce's buffers; returns where the input is.
+/// Refuses a reduce's buffers, or takes its tag; returns where the input is.
 pub(super) fn rooted_input(
     r: &Reduction,
     sbuf: *const u8,
@@ -425,16 +426,18 @@ pub(super) fn rooted_input(
         check_buffer(rbuf, count, &r.dt)?;
     }
     if at_root && is_in_place(sbuf) {
+        r.comm.take_tag(r.tag);
         return Ok(rbuf);
     }
     check_buffer(sbuf, count, &r.dt)?;
     if at_root {
-        check_alias(sbuf, rbuf, count * r.dt.size)?;
+        check_alias(Data::source(sbuf, count, &r.dt), r.data(rbuf, count))?;
     }
+    r.comm.take_tag(r.tag);
     Ok(sbuf.cast_mut())
 }
 
-/// Refuses an operation's buffers as scan and reduce_scatter do; returns where the input is.
+/// The same as scan and reduce_scatter do it.
 pub(super) fn input(
     r: &Reduction,
     sbuf: *const u8,
@@ -447,10 +450,12 @@ pub(super) fn input(
     check_buffer(rbuf, rcount, &r.dt)?;
     if is_in_place(sbuf) {
         check_buffer(rbuf, scount, &r.dt)?;
+        r.comm.take_tag(r.tag);
         return Ok(rbuf);
     }
     check_buffer(sbuf, scount, &r.dt)?;
-    check_alias(sbuf, rbuf, scount * r.dt.size)?;
+    check_alias(Data::source(sbuf, scount, &r.dt), r.data(rbuf, rcount.max(scount)))?;
+    r.comm.take_tag(r.tag);
     Ok(sbuf.cast_mut())
 }
 

@@ -125,14 +125,19 @@ impl Machine {
         key: i32,
         info: Handle,
     ) -> Res<Handle> {
-        self.comms.get_ref(comm)?;
+        let me = self.comms.get_ref(comm)?.rank;
         let info = self.infos.get_optional(info)?.cloned().unwrap_or_default();
-        let shared = b"mpi_shared_memory".as_slice();
+        let shared = info.get(b"mpi_hw_resource_type") == Some(b"mpi_shared_memory");
         let color = match split_type {
             TYPE_SHARED => 0,
-            TYPE_HW_GUIDED if info.get(b"mpi_hw_resource_type") == Some(shared) => 0,
+            TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED if shared => 0,
+            TYPE_RESOURCE_GUIDED => match info.get(b"mpi_pset_name") {
+                Some(b"mpi://WORLD") => 0,
+                Some(b"mpi://SELF") => me as i32,
+                _ => UNDEFINED,
+            },
             // No finer resource is known, so there is no proper part to give.
-            TYPE_HW_GUIDED | TYPE_HW_UNGUIDED | TYPE_RESOURCE_GUIDED | UNDEFINED => UNDEFINED,
+            TYPE_HW_GUIDED | TYPE_HW_UNGUIDED | UNDEFINED => UNDEFINED,
             _ => return Err(class::ARG),
         };
         self.split_with(comm, color, key, Inherit { hints: info, topology: None })

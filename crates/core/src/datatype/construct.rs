@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::contents::{Combiner, Made};
-use super::layout::{Layout, LayoutBuilder, blocks, index_disp};
+use super::layout::{Bounds, Layout, LayoutBuilder, blocks, index_disp};
 use super::{Datatype, TypeTable};
 use crate::error::{Res, class};
 use crate::handle::Handle;
@@ -108,7 +108,11 @@ impl TypeTable {
         for ((len, disp), old) in lens.iter().zip(disps).zip(&olds) {
             new.place(*disp, block_length(*len)?, old.extent, &old.layout)?;
         }
-        let layout = new.finish_padded()?;
+        let one_type = olds.iter().all(|old| Rc::ptr_eq(old, &olds[0]));
+        let layout = match self.rule {
+            Bounds::Mpich if one_type => new.finish()?,
+            _ => new.finish_padded()?,
+        };
         let made = Made::new(Combiner::Struct, olds).counts(&[lens.len() as i64]);
         self.add(layout, made.counts(lens).addrs(disps))
     }

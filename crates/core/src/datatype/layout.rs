@@ -1,8 +1,9 @@
 //! Layouts: what a datatype means, apart from its name, handle and history.
 //!
 //! Kept true: the lower and upper bound follow the standard's typemap rules (explicit bounds of
-//! resized constituents win over elements; empty constituents without bounds count for nothing).
-//! As in MPICH, only struct types are padded to the alignment of their elements.
+//! resized constituents win over elements; empty constituents without bounds count for nothing),
+//! or MPICH's (`Bounds`). As in MPICH, only struct types are padded to the alignment of their
+//! elements.
 
 use std::rc::Rc;
 
@@ -12,6 +13,17 @@ use super::program::{Builder, Program, add, mul, span};
 use super::signature::Signature;
 use crate::error::Res;
 
+/// What the bounds of resized constituents mean for a type that contains them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bounds {
+    /// They are its bounds, whatever else it has (MPI 5.0 section 5.1.7).
+    #[default]
+    Standard,
+    /// They count as those of any other constituent, and the type is padded as any other. Empty
+    /// constituents count where they lie, and a struct of one type alone is not padded.
+    Mpich,
+}
+
 /// Size, bounds, elements and program of a datatype.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -19,6 +31,7 @@ pub(crate) struct Layout {
     pub(super) ub: i64,
     /// The bounds were given by the program (resized), not computed.
     explicit: bool,
+    pub(super) rule: Bounds,
     align: u64,
     pub(super) program: Program,
     pub(super) signature: Rc<Signature>,
@@ -35,6 +48,7 @@ impl Layout {
             lb: 0,
             ub: b.size() as i64,
             explicit: false,
+            rule: Bounds::default(),
             align: b.align(),
             program: Program::run(0, b.size())?,
             signature: Rc::new(Signature::basic(b)),
@@ -61,7 +75,7 @@ impl Layout {
 
     /// Whether nothing of it counts for the bounds of a type that contains it.
     fn is_void(&self) -> bool {
-        self.signature.elements() == 0 && !self.explicit
+        self.signature.elements() == 0 && !self.explicit && self.rule == Bounds::Standard
     }
 }
 
@@ -115,7 +129,7 @@ impl LayoutBuilder {
         let (first, last) = span(count, stride)?;
         let low = add(add(disp, first)?, old.lb)?;
         let high = add(add(disp, last)?, old.ub)?;
-        if old.explicit {
+        if old.explicit && old.rule == Bounds::Standard {
             self.markers.include(low, high);
         } else {
             self.elements.include(low, high);
@@ -150,6 +164,7 @@ impl LayoutBuilder {
             lb,
             ub,
             explicit,
+            rule: Bounds::default(),
             align: self.align,
             program: self.program.finish()?,
             signature: Rc::new(self.signature),

@@ -31,6 +31,7 @@ pub use array::{DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_DFLT_DARG, DISTR
 pub use array::{Darray, ORDER_C, ORDER_FORTRAN};
 pub use basic::Basic;
 pub use contents::{Combiner, Contents, Envelope, Form};
+pub use layout::Bounds;
 #[cfg(test)]
 pub(crate) use layout::pair_index_offset;
 pub use predefined::Element;

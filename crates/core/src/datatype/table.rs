@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::contents::{Combiner, Contents, Made};
-use super::layout::Layout;
+use super::layout::{Bounds, Layout};
 use super::predefined::{FIRST, LIMIT, PREDEFINED, TypeClass, sized};
 use super::{Datatype, Element, f90};
 use crate::consts::DATATYPE_NULL;
@@ -18,6 +18,7 @@ pub struct TypeTable {
     predefined: Vec<Option<Rc<Datatype>>>,
     derived: Slab<Rc<Datatype>>,
     pub(super) f90: f90::Cache,
+    pub(super) rule: Bounds,
 }
 
 impl Default for TypeTable {
@@ -44,7 +45,17 @@ impl TypeTable {
                 predefined[(row.handle.0 - FIRST) as usize] = Some(Rc::new(t));
             }
         }
-        TypeTable { predefined, derived: Slab::new(Kind::Datatype), f90: f90::Cache::default() }
+        TypeTable {
+            predefined,
+            derived: Slab::new(Kind::Datatype),
+            f90: f90::Cache::default(),
+            rule: Bounds::default(),
+        }
+    }
+
+    /// Chooses how types that are made from now on get their bounds.
+    pub fn set_rule(&mut self, rule: Bounds) {
+        self.rule = rule;
     }
 
     /// The datatype of a handle, borrowed.
@@ -72,7 +83,8 @@ impl TypeTable {
         self.derived.insert(Rc::new(t))
     }
 
-    pub(super) fn add(&mut self, layout: Layout, made: Made) -> Res<Handle> {
+    pub(super) fn add(&mut self, mut layout: Layout, made: Made) -> Res<Handle> {
+        layout.rule = self.rule;
         self.insert(Datatype::new(layout, made))
     }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::super::data::{Data, check_buffer, element, is_in_place};
+use super::super::data::{Data, check_block, check_buffer, element, is_in_place};
 use super::super::{Ints, TypesOf};
 use crate::datatype::Datatype;
 use crate::error::Res;
@@ -92,7 +92,7 @@ impl Machine {
                     counts.check_counts(n)?;
                     displs.check_displs()?;
                     let piece = |i| {
-                        let (count, dt) = self.checked_type(counts.at(i), types(i as usize))?;
+                        let (count, dt) = self.type_of_block(counts.at(i), types(i as usize))?;
                         Ok(Piece { ptr: base.wrapping_offset(displs.at(i) as isize), count, dt })
                     };
                     (0..n).map(piece).collect()
@@ -102,7 +102,7 @@ impl Machine {
         };
         let list = list?;
         for piece in &list {
-            check_buffer(blocks.buf, piece.count, &piece.dt)?;
+            check_block(blocks.buf, piece.data())?;
         }
         Ok(list)
     }

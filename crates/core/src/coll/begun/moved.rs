@@ -77,7 +77,7 @@ impl Machine {
             return Ok(to.clone());
         }
         let own = self.piece(own)?;
-        check_alias(own.ptr, to.ptr, own.bytes())?;
+        check_alias(own.data(), to.data())?;
         plan.copy(own.clone(), to.clone())?;
         Ok(own)
     }
@@ -103,7 +103,7 @@ impl Machine {
             let pieces = self.pieces(blocks, comm.size())?;
             if !is_in_place(own.buf) {
                 let (from, to) = (pieces[root as usize].clone(), self.piece(own)?);
-                check_alias(from.ptr, to.ptr, from.bytes())?;
+                check_alias(from.data(), to.data())?;
                 plan.copy(from, to)?;
             }
             others(&comm).for_each(|to| plan.send(pieces[to as usize].clone(), to));
@@ -146,14 +146,13 @@ impl Machine {
         let (n, me) = (comm.size(), comm.rank as usize);
         // SAFETY: the caller's promise.
         unsafe {
-            let target = inn.buf;
             let inn = self.pieces(inn, n)?;
             let out = match out.is_in_place() {
                 true => self.packed(&mut plan, &inn, me)?,
                 false => {
                     let pieces = self.pieces(out, n)?;
-                    let any = pieces.iter().any(|p| p.bytes() > 0);
-                    check_alias(out.buf, target, u64::from(any))?;
+                    let mut pairs = pieces.iter().zip(&inn);
+                    pairs.try_for_each(|(from, to)| check_alias(from.data(), to.data()))?;
                     plan.copy(pieces[me].clone(), inn[me].clone())?;
                     pieces
                 }

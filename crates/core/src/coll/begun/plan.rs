@@ -74,6 +74,7 @@ impl Plan {
 
     pub(super) fn copy(&mut self, from: Piece, to: Piece) -> Res<()> {
         if from.bytes() > to.bytes() {
+            self.comm.take_tag(self.tag);
             return Err(class::TRUNCATE);
         }
         self.copies.push((from, to));
@@ -100,7 +101,7 @@ impl Plan {
 }
 
 impl Machine {
-    /// A plan that does nothing yet; takes the next tag.
+    /// A plan that does nothing yet; `planned` takes its tag.
     pub(super) fn plan(&self, comm: Handle) -> Res<(Rc<Comm>, Plan)> {
         let (comm, tag) = self.start_collective(comm)?;
         Ok((comm.clone(), Plan::new(comm, tag)))
@@ -112,6 +113,7 @@ impl Machine {
     /// The buffers hold until it is complete, or as long as the request is persistent.
     pub(super) unsafe fn planned(&mut self, plan: Plan, handle: Handle, how: How) -> Res<Handle> {
         let comm = plan.comm.clone();
+        comm.take_tag(plan.tag);
         let plan = Rc::new(plan);
         match how {
             How::Started => self.persistent(&comm, handle, Template::Plan(plan)),

@@ -3,6 +3,7 @@
 use std::ptr::{null, null_mut};
 
 use super::*;
+use crate::coll::How;
 use crate::consts::{COMM_NULL, COMM_WORLD as WORLD, OP_NULL};
 use crate::datatype::predefined::{BYTE, UINT64_T as U64};
 use crate::error::class;
@@ -60,5 +61,33 @@ fn too_long_a_message_is_an_error_where_it_arrives() {
             m.allreduce(from, at, 1, U64, SUM, WORLD).unwrap();
         }
         assert_eq!(sum[0], u64::from(n));
+    });
+}
+
+/// A rank alone has its buffers refused; with the right ones it then does what the others do.
+#[test]
+fn a_refused_call_has_not_been() {
+    all_sizes(|m, me, n| {
+        let mut data = vec![u64::from(me); 2 * n as usize];
+        let mut other = vec![0u64; 2 * n as usize];
+        let (a, b) = (data.as_mut_ptr().cast::<u8>(), other.as_mut_ptr().cast::<u8>());
+        let sum = u64::from(n * (n - 1) / 2);
+        // SAFETY: the buffers hold two elements per rank.
+        unsafe {
+            if me == 0 {
+                assert_eq!(m.reduce(a, a, 1, U64, SUM, 0, WORLD), Err(class::BUFFER));
+                assert_eq!(m.gather(a, 1, U64, a, 1, U64, 0, WORLD), Err(class::BUFFER));
+                assert_eq!(m.scatter(a, 1, U64, a, 1, U64, 0, WORLD), Err(class::BUFFER));
+                assert_eq!(m.bcast(a, -1, U64, 0, WORLD), Err(class::COUNT));
+                assert_eq!(m.alltoall(a, 1, U64, a, 1, U64, WORLD), Err(class::BUFFER));
+                assert_eq!(m.scan(a, a, 1, U64, SUM, WORLD), Err(class::BUFFER));
+                let begun = m.allreduce_begun(How::Now, a, a, 1, U64, SUM, WORLD);
+                assert_eq!(begun, Err(class::BUFFER));
+            }
+            m.reduce(a, b, 1, U64, SUM, 0, WORLD).unwrap();
+            assert!(me != 0 || other[0] == sum);
+            m.allreduce(a, b, 1, U64, SUM, WORLD).unwrap();
+        }
+        assert_eq!(other[0], sum);
     });
 }

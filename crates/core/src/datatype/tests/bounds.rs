@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::consts::DATATYPE_NULL;
 use crate::datatype::predefined::{self as p, PREDEFINED};
-use crate::datatype::{Datatype, Element, ORDER_C, TypeTable};
+use crate::datatype::{Bounds, Datatype, Element, ORDER_C, TypeTable};
 use crate::error::class;
 use crate::handle::Handle;
 
@@ -269,4 +269,28 @@ fn absolute_addresses_from_a_null_base() {
     unsafe { d.pack_range(std::ptr::null(), 1, 0, &mut out) };
     assert_eq!(out[..4], a.to_ne_bytes());
     assert_eq!(out[12..], b[1].to_ne_bytes());
+}
+
+/// Bounds of a struct with a resized member, by the standard's rule and by MPICH's.
+#[test]
+fn resized_members_count_as_the_rule_has_it() {
+    for (rule, padded, plain, one) in
+        [(Bounds::Standard, (2, 6), (0, 16), (0, 12)), (Bounds::Mpich, (0, 8), (0, 16), (0, 11))]
+    {
+        let mut t = TypeTable::new();
+        t.set_rule(rule);
+        let bounds = |t: &TypeTable, h| {
+            let t = t.get(h).unwrap();
+            (t.lb, t.extent)
+        };
+        let resized = t.resized(p::INT, -2, 6).unwrap();
+        let h = t.structure(&[1, 1], &[0, 4], &[p::INT, resized]).unwrap();
+        assert_eq!(bounds(&t, h), padded, "{rule:?}");
+        // Without a resized member both pad alike.
+        let h = t.structure(&[1, 1], &[0, 8], &[p::DOUBLE, p::CHAR]).unwrap();
+        assert_eq!(bounds(&t, h), plain, "{rule:?}");
+        // MPICH does not pad a struct of one type.
+        let h = t.structure(&[1, 1], &[0, 7], &[p::INT, p::INT]).unwrap();
+        assert_eq!(bounds(&t, h), one, "{rule:?}");
+    }
 }
