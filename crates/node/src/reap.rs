@@ -33,14 +33,14 @@ pub fn forget(pid: libc::pid_t) {
 }
 
 fn waitid(kind: libc::idtype_t, id: libc::id_t) -> io::Result<Option<Death>> {
-    waitid_with(kind, id, 0)
+    Ok(waitid_with(kind, id, 0)?.map(|(death, _)| death))
 }
 
 fn waitid_with(
     kind: libc::idtype_t,
     id: libc::id_t,
     more: libc::c_int,
-) -> io::Result<Option<Death>> {
+) -> io::Result<Option<(Death, bool)>> {
     // SAFETY: siginfo_t is plain data for which zero is valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: `info` is a valid place for the answer.
@@ -53,9 +53,10 @@ fn waitid_with(
     if pid == 0 {
         return Ok(None);
     }
+    let dumped = info.si_code == libc::CLD_DUMPED;
     Ok(Some(match info.si_code {
-        libc::CLD_EXITED => Death::Exit(status),
-        _ => Death::Signal(status),
+        libc::CLD_EXITED => (Death::Exit(status), false),
+        _ => (Death::Signal(status), dumped),
     }))
 }
 
@@ -66,6 +67,15 @@ pub fn collect(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
 
 /// The same, and it stays to be collected.
 pub fn peek(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
+    Ok(look(pidfd)?.map(|(death, _)| death))
+}
+
+/// Whether the kernel wrote a core file of a process that has ended, and was not collected.
+pub fn left_core(pidfd: &OwnedFd) -> Option<bool> {
+    look(pidfd).ok().flatten().map(|(_, dumped)| dumped)
+}
+
+fn look(pidfd: &OwnedFd) -> io::Result<Option<(Death, bool)>> {
     waitid_with(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, libc::WNOWAIT)
 }
 
