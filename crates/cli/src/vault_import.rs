@@ -151,8 +151,8 @@ fn all_nodes(
         if had {
             return Err(anyhow!(
                 "node {node} has objects in generation {newest}, and {} has none of it: with \
-                 --keep they would be dropped. If it has none now, make an empty folder node-{node} \
-                 there; else import without --keep",
+                 --keep they would be dropped. If it has none now, make an empty folder \
+                 node-{node} there; else import without --keep",
                 args.from.display()
             ));
         }

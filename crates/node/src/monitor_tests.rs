@@ -1,5 +1,6 @@
 //! Tests of the rank life cycle: the rules one by one, then random histories.
 
+use super::Action::{Recover, RecoverLater};
 use super::*;
 use eyrie_protocol::testing::Random;
 
@@ -327,9 +328,7 @@ fn every_history_ends_once_with_nobody_left() {
             };
             for action in m.step(input) {
                 match action {
-                    Action::Recover { rank } | Action::RecoverLater { rank, .. } => {
-                        to_start.push(rank);
-                    }
+                    Recover { rank } | RecoverLater { rank, .. } => to_start.push(rank),
                     Action::RestartAll => {
                         assert!(alive.iter().all(|a| !a), "seed {seed}");
                         to_start = (0..size).collect();
