@@ -8,13 +8,15 @@ use crate::vault_store::{self, Objects};
 use anyhow::{Context, anyhow};
 use eyrie_objects::Place;
 use eyrie_terminal::{FAILED, Failure, USAGE, print, say, units};
-use eyrie_vault::disk::Folder;
-use eyrie_vault::member::Member;
+use eyrie_vault::disk::{Disk, Folder};
+use eyrie_vault::files;
+use eyrie_vault::member::{Member, MemberError};
 use eyrie_vault::record::{Commit, Made};
 use eyrie_vault::seal::Key;
 use eyrie_vault::vault::{Mended, Opened, State};
 use eyrie_vault::{HoldError, Vault, VaultError};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -53,12 +55,17 @@ pub fn hold(folder: &mut Folder, command: &str) -> anyhow::Result<()> {
     })
 }
 
-/// The members among the folders, and the folders that are empty. `change`: the command that is
-/// going to change them.
-pub fn members(
-    folders: &[PathBuf],
-    change: Option<&str>,
-) -> anyhow::Result<(Vec<Member<Folder>>, Vec<Folder>)> {
+/// What folders are.
+#[derive(Default)]
+pub struct Members {
+    pub good: Vec<Member<Folder>>,
+    pub empty: Vec<Folder>,
+    /// Members whose own records do not hold: they count as lost.
+    pub damaged: Vec<PathBuf>,
+}
+
+/// What the folders are. `change`: the command that is going to change them.
+pub fn members(folders: &[PathBuf], change: Option<&str>) -> anyhow::Result<Members> {
     let mut all = Vec::new();
     for path in folders {
         let folder = Folder::open(path);
@@ -67,18 +74,56 @@ pub fn members(
         change.map_or(Ok(()), |command| hold(&mut folder, command))?;
         all.push(folder);
     }
-    let (mut members, mut empty) = (Vec::new(), Vec::new());
+    let mut members = Members::default();
     for (folder, path) in all.into_iter().zip(folders) {
         if folder.is_empty()? {
-            empty.push(folder);
+            members.empty.push(folder);
             continue;
         }
-        let member = Member::open(folder);
-        let member = member.with_context(|| format!("cannot use {}", path.display()))?;
-        let none = || anyhow!("{} is no member of a vault, and not empty", path.display());
-        members.push(member.ok_or_else(none)?);
+        let holds_data = folder.names()?.iter().any(|name| files::parse(name).is_some());
+        let why = match Member::open(folder) {
+            Ok(Some(member)) => {
+                members.good.push(member);
+                continue;
+            }
+            Err(error @ (MemberError::Record { .. } | MemberError::Io(_))) => error.to_string(),
+            Ok(None) if holds_data => String::from("the file 'vault' is gone"),
+            Ok(None) => {
+                return Err(anyhow!("{} is no member of a vault, and not empty", path.display()));
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot use {}", path.display()));
+            }
+        };
+        let counts = format!("{} counts as a member that is lost: {why}", path.display());
+        say(crate::NAME, &counts);
+        members.damaged.push(path.clone());
     }
-    Ok((members, empty))
+    Ok(members)
+}
+
+/// Takes damaged members back, and empty folders in place of those that are lost.
+fn replace(
+    vault: &mut Vault<Folder>,
+    missing: &[u32],
+    damaged: &[PathBuf],
+    empty: Vec<Folder>,
+) -> anyhow::Result<()> {
+    let mut missing: BTreeSet<u32> = missing.iter().copied().collect();
+    for path in damaged {
+        let bad = || format!("cannot use {}", path.display());
+        let mut folder = Folder::open(path).with_context(bad)?;
+        hold(&mut folder, "repair")?;
+        let node = vault.readmit(folder, missing.first().copied()).with_context(bad)?;
+        missing.remove(&node);
+        say(crate::NAME, &format!("{} is node {node} again", path.display()));
+    }
+    for (node, folder) in missing.into_iter().zip(empty) {
+        let place = folder.path().display().to_string();
+        vault.replace(node, folder).with_context(|| format!("cannot use {place}"))?;
+        say(crate::NAME, &format!("{place} is node {node} now"));
+    }
+    Ok(())
 }
 
 /// Says on standard error what opening found.
@@ -106,7 +151,7 @@ pub fn tell(opened: &Opened, looking: bool) {
 }
 
 fn look(folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> {
-    let (vault, opened) = Vault::look(members(folders, None)?.0)?;
+    let (vault, opened) = Vault::look(members(folders, None)?.good)?;
     tell(&opened, true);
     Ok(vault)
 }
@@ -244,18 +289,14 @@ fn pace(limit: Option<u64>) -> impl FnMut(u64) {
 /// `write`: with what limit, and whether empty folders are taken.
 fn mend(look: &Look, write: Option<(&Mend, bool)>) -> Result<i32, Failure> {
     let command = write.map(|(_, take)| if take { "repair" } else { "scrub" });
-    let (members, empty) = members(&look.members, command)?;
+    let Members { good: members, empty, damaged } = members(&look.members, command)?;
     let (mut vault, opened) = match write {
         None => Vault::look(members).context("cannot open the vault")?,
         Some(_) => Vault::open(members).context("cannot open the vault")?,
     };
     tell(&opened, write.is_none());
     if write.is_some_and(|(_, take)| take) {
-        for (node, folder) in opened.missing.iter().zip(empty) {
-            let place = folder.path().display().to_string();
-            vault.replace(*node, folder).with_context(|| format!("cannot use {place}"))?;
-            say(crate::NAME, &format!("{place} is node {node} now"));
-        }
+        replace(&mut vault, &opened.missing, &damaged, empty)?;
     }
     let mut pace = pace(write.and_then(|(mend, _)| mend.limit));
     let mended = vault.mend_all(write.is_some(), &mut pace).context("cannot go on")?;

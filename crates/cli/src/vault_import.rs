@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use eyrie_terminal::{Failure, USAGE, print, say, units};
 use eyrie_vault::cost::Measured;
 use eyrie_vault::disk::{self, Folder};
-use eyrie_vault::layout::Place;
+use eyrie_vault::layout::{Place, lay_out};
 use eyrie_vault::record::Commit;
 use eyrie_vault::vault::Draft;
 use eyrie_vault::ways::Way;
@@ -34,13 +34,34 @@ fn create(scheme: Scheme, folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> 
     Ok(Vault::create(disk::random()?, scheme, places, disks)?)
 }
 
-/// The files of a node, by name.
-fn files(from: &Path, node: u32) -> anyhow::Result<Vec<(String, PathBuf)>> {
-    let folder = from.join(format!("node-{node}"));
-    if !folder.is_dir() {
-        return Ok(Vec::new());
+/// The nodes that `from` has a folder of, and the files in it. Anything else there would silently
+/// not be stored, and is refused.
+fn listed(from: &Path) -> anyhow::Result<BTreeMap<u32, Vec<(String, PathBuf)>>> {
+    let shown = from.display();
+    let mut nodes = BTreeMap::new();
+    for (name, path) in entries(from)? {
+        let node = name.strip_prefix("node-").and_then(|number| number.parse::<u32>().ok());
+        let node = node.filter(|node| name == format!("node-{node}") && path.is_dir());
+        let node = node.ok_or_else(|| {
+            anyhow!("{shown}/{name} is no folder of a node: files are {shown}/node-N/OBJECT")
+        })?;
+        let files = entries(&path)?;
+        if let Some((name, _)) = files.iter().find(|(_, path)| !path.is_file()) {
+            return Err(anyhow!("{shown}/node-{node}/{name} is no file"));
+        }
+        nodes.insert(node, files);
     }
-    let entries = fs::read_dir(&folder).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    if nodes.values().all(Vec::is_empty) {
+        return Err(anyhow!(
+            "there is nothing to store: {shown} has no file (they are {shown}/node-N/OBJECT)"
+        ));
+    }
+    Ok(nodes)
+}
+
+/// What is in a folder, by name.
+fn entries(folder: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
+    let entries = fs::read_dir(folder).and_then(|all| all.collect::<Result<Vec<_>, _>>());
     let mut entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
@@ -69,34 +90,74 @@ impl Source {
 /// What is to be stored, by node and name.
 type Sources = BTreeMap<(u32, String), Source>;
 
-/// What is in an object store, if that is where it comes from.
-fn fetch(args: &Import) -> Result<Option<Vec<Fetched>>, Failure> {
-    match vault_store::place(&args.from)? {
-        Some(place) => Ok(Some(Objects::open(place, None, key(args.seal.as_deref())?)?.fetch()?)),
-        None if args.seal.is_some() => {
-            Err(Failure::new(USAGE, anyhow!("--seal is for s3://BUCKET/PREFIX")))
+/// What there is to store: looked at before anything is made or changed. Never empty.
+fn sources(args: &Import) -> Result<Sources, Failure> {
+    let mut sources = Sources::new();
+    if let Some(place) = vault_store::place(&args.from)? {
+        let fetched = Objects::open(place, None, key(args.seal.as_deref())?)?.fetch()?;
+        for Fetched { node, name, file } in fetched {
+            sources.insert((node, name), Source::Fetched(file));
         }
-        None => Ok(None),
+        if sources.is_empty() {
+            return Err(anyhow!("there is nothing to store in {}", args.from.display()).into());
+        }
+    } else if args.seal.is_some() {
+        return Err(Failure::new(USAGE, anyhow!("--seal is for s3://BUCKET/PREFIX")));
+    } else {
+        for (node, files) in listed(&args.from)? {
+            let files = files.into_iter();
+            sources.extend(files.map(|(name, path)| ((node, name), Source::Path(path))));
+        }
+    }
+    if let Some(scheme) = args.vault {
+        let taken = |path: &&PathBuf| fs::read_dir(path).is_ok_and(|mut all| all.next().is_some());
+        if let Some(path) = args.look.members.iter().find(taken) {
+            return Err(anyhow!("{} is not empty", path.display()).into());
+        }
+        let places: Vec<Place> = (0..).take(args.look.members.len()).map(Place::of).collect();
+        lay_out(scheme, &places).context("cannot make a vault")?;
+        let members = u32::try_from(args.look.members.len()).unwrap_or(u32::MAX);
+        known_nodes(&sources, |node| node < members)?;
+    }
+    Ok(sources)
+}
+
+/// Refuses files of nodes that the vault does not have.
+fn known_nodes(sources: &Sources, has: impl Fn(u32) -> bool) -> anyhow::Result<()> {
+    match sources.keys().find(|(node, _)| !has(*node)) {
+        None => Ok(()),
+        Some((node, name)) => {
+            Err(anyhow!("{name} is of node {node}, which the vault does not have, or not here"))
+        }
     }
 }
 
-fn sources(args: &Import, fetched: Option<Vec<Fetched>>, nodes: &[u32]) -> anyhow::Result<Sources> {
-    let mut sources = Sources::new();
-    if let Some(fetched) = fetched {
-        for Fetched { node, name, file } in fetched {
-            if !nodes.contains(&node) {
-                return Err(anyhow!("{name} is of node {node}, which the vault does not have"));
-            }
-            sources.insert((node, name), Source::Fetched(file));
-        }
-        return Ok(sources);
-    }
+/// With `--keep` older generations go. So nodes that had objects must not be left out by mistake: a
+/// folder that is there and empty says that a node has none now.
+fn all_nodes(
+    args: &Import,
+    vault: &mut Vault<Folder>,
+    sources: &Sources,
+    newest: Option<u64>,
+) -> anyhow::Result<()> {
+    let Some(newest) = newest.filter(|_| args.keep.is_some()) else { return Ok(()) };
+    let nodes: Vec<u32> = vault.nodes().collect();
     for node in nodes {
-        for (name, path) in files(&args.from, *node)? {
-            sources.insert((*node, name), Source::Path(path));
+        let named = args.from.join(format!("node-{node}")).is_dir();
+        if named || sources.keys().any(|(of, _)| *of == node) {
+            continue;
+        }
+        let had = vault.manifest(newest, node).is_ok_and(|manifest| !manifest.objects.is_empty());
+        if had {
+            return Err(anyhow!(
+                "node {node} has objects in generation {newest}, and {} has none of it: with \
+                 --keep they would be dropped. If it has none now, make an empty folder \
+                 node-{node} there; else import without --keep",
+                args.from.display()
+            ));
         }
     }
-    Ok(sources)
+    Ok(())
 }
 
 type Drafts = BTreeMap<u32, Vec<Draft>>;
@@ -120,7 +181,7 @@ fn open(args: &Import) -> anyhow::Result<Vault<Folder>> {
     let mut vault = match args.vault {
         Some(scheme) => create(scheme, &args.look.members).context("cannot make a vault")?,
         None => {
-            let (vault, opened) = Vault::open(members(&args.look.members, Some("import"))?.0)
+            let (vault, opened) = Vault::open(members(&args.look.members, Some("import"))?.good)
                 .context("cannot open the vault (--vault SCHEME makes a new one)")?;
             tell(&opened, false);
             vault
@@ -147,12 +208,13 @@ fn begin(vault: &mut Vault<Folder>, way: Way, base: Option<u64>) -> anyhow::Resu
 }
 
 pub fn import(args: &Import) -> Result<i32, Failure> {
-    // Before anything is made.
-    let fetched = fetch(args)?;
+    let sources = sources(args)?;
     let mut vault = open(args)?;
-    let base = vault.generations().next_back().map(|commit| commit.generation);
-    let base = base.filter(|_| args.by != Some(Way::Whole));
-    let sources = sources(args, fetched, &vault.nodes().collect::<Vec<u32>>())?;
+    let newest = vault.generations().next_back().map(|commit| commit.generation);
+    let nodes: BTreeSet<u32> = vault.nodes().collect();
+    known_nodes(&sources, |node| nodes.contains(&node))?;
+    all_nodes(args, &mut vault, &sources, newest)?;
+    let base = newest.filter(|_| args.by != Some(Way::Whole));
     let (base, drafts) = match drafts(&mut vault, &sources, base) {
         // What cannot be read, as without its key, is nothing to build on.
         Err(error) if base.is_some() => {

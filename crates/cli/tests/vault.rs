@@ -304,3 +304,86 @@ fn what_is_no_vault_is_refused_with_a_reason() {
     std::fs::write(home.join("n0/vault"), "EYRIEVLT and more").unwrap();
     assert!(refused("ls", &[], &[0]).contains("cannot be used"));
 }
+
+/// A file with one bit of a byte flipped, at several places, and cut.
+fn mutations(path: &Path) -> Vec<Vec<u8>> {
+    let whole = std::fs::read(path).unwrap();
+    let places = [whole.len() / 2, whole.len().saturating_sub(1)];
+    let mut all: Vec<Vec<u8>> = places
+        .into_iter()
+        .filter(|at| *at < whole.len())
+        .map(|at| {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            bytes
+        })
+        .collect();
+    all.push(whole[..whole.len() / 2].to_vec());
+    all
+}
+
+/// Whatever happens to the files of one member, the others have what it had.
+#[test]
+fn damage_to_any_file_of_one_member_is_borne_and_repaired() {
+    let home = world();
+    let member = home.path().join("n2");
+    let names: Vec<_> = std::fs::read_dir(&member).unwrap().map(|e| e.unwrap().path()).collect();
+    assert!(names.len() >= 6, "{names:?}");
+    for path in names.iter().filter(|path| !path.ends_with("lock")) {
+        let whole = std::fs::read(path).unwrap();
+        for (number, bytes) in mutations(path).into_iter().enumerate() {
+            let case = format!("{} {number}", path.display());
+            std::fs::write(path, bytes).unwrap();
+            assert_exported(home.path(), "out", &all());
+            let (_, told) = texts(&vault(home.path(), "verify", &[], &all()));
+            assert!(!told.contains("cannot open"), "{case}: {told}");
+            good(vault(home.path(), "repair", &[], &all()));
+            good(vault(home.path(), "verify", &[], &all()));
+            let is = std::fs::read(path).unwrap();
+            // Which generations never were is known in other words after a later controller.
+            assert!(is == whole || path.ends_with("dropped"), "{case}");
+            std::fs::remove_dir_all(home.path().join("out")).unwrap();
+        }
+    }
+    // Without the file itself, too.
+    for name in ["vault", "dropped"] {
+        std::fs::remove_file(member.join(name)).unwrap();
+        good(vault(home.path(), "repair", &[], &all()));
+        good(vault(home.path(), "verify", &[], &all()));
+    }
+}
+
+/// What drops generations needs something in their place.
+#[test]
+fn nothing_is_dropped_for_nothing() {
+    let home = world();
+    std::fs::create_dir_all(home.path().join("empty/node-0")).unwrap();
+    std::fs::create_dir_all(home.path().join("flat")).unwrap();
+    std::fs::write(home.path().join("flat/rank.img"), content(1)).unwrap();
+    std::fs::create_dir_all(home.path().join("some/node-0")).unwrap();
+    std::fs::write(home.path().join("some/node-0/rank.img"), content(1)).unwrap();
+    std::fs::create_dir_all(home.path().join("other/node-9")).unwrap();
+    std::fs::write(home.path().join("other/node-9/rank.img"), content(1)).unwrap();
+    for (from, said) in [
+        ("missing", "cannot read missing"),
+        ("empty", "nothing to store"),
+        ("flat", "is no folder of a node"),
+        ("some", "node 1 has objects in generation 1"),
+        ("other", "of node 9"),
+    ] {
+        let output = vault(home.path(), "import", &["--keep", "1", "--from", from], &all());
+        let (_, told) = texts(&output);
+        assert!(!output.status.success() && told.contains(said), "{from}: {told}");
+        assert!(good(vault(home.path(), "ls", &[], &all())).contains("rs:4+2"));
+        assert_exported(home.path(), "out", &all());
+        std::fs::remove_dir_all(home.path().join("out")).unwrap();
+    }
+    // Nothing is made of nothing, either.
+    let output = vault(home.path(), "import", &["--vault", "local", "--from", "missing"], &[7]);
+    assert!(!output.status.success() && !home.path().join("n7").exists());
+    // Nodes that have none now are named by empty folders.
+    for node in 1..NODES {
+        std::fs::create_dir_all(home.path().join(format!("some/node-{node}"))).unwrap();
+    }
+    good(vault(home.path(), "import", &["--keep", "1", "--from", "some"], &all()));
+}

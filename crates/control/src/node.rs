@@ -485,6 +485,8 @@ pub enum FromNode {
         rank: u32,
         start: u64,
         death: Death,
+        /// Why, where the kernel tells: for people.
+        cause: Option<String>,
         said: Said,
         /// Moves when the rank gets on in messages.
         progress: u64,

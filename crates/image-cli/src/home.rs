@@ -62,7 +62,10 @@ pub fn home() -> anyhow::Result<PathBuf> {
         (None, Some(home)) => home.join(".eyrie"),
         (None, None) => bail!("neither EYRIE_HOME nor HOME is set"),
     };
-    Ok(home.join("images"))
+    eyrie_image::check_private_home(&home)?;
+    let images = home.join("images");
+    eyrie_image::check_private(&images)?;
+    Ok(images)
 }
 
 fn try_lock(file: &File, kind: i32) -> bool {
@@ -119,7 +122,7 @@ impl Held {
     pub fn announce(&self, record: &RunRecord) -> anyhow::Result<()> {
         let write = || -> anyhow::Result<()> {
             let unborn = self.path.join(".run.json");
-            fs::write(&unborn, serde_json::to_vec(record)?)?;
+            eyrie_image::write_private(&unborn, &serde_json::to_vec(record)?)?;
             Ok(fs::rename(unborn, self.path.join(RUN))?)
         };
         write().with_context(|| format!("cannot write to {}", self.path.display()))

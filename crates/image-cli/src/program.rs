@@ -7,8 +7,10 @@ use anyhow::anyhow;
 use eyrie_terminal::Failure;
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub fn run(run: &Run) -> Result<i32, Failure> {
@@ -44,6 +46,9 @@ fn spawn(run: &Run, mask: libc::sigset_t) -> io::Result<libc::pid_t> {
     let Some((program, args)) = run.command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
+    if let Some(path) = found(program) {
+        eyrie_image::check_executable(&path)?;
+    }
     let parent = std::process::id() as libc::pid_t;
     let mut command = Command::new(program);
     command.args(args);
@@ -62,6 +67,19 @@ fn spawn(run: &Run, mask: libc::sigset_t) -> io::Result<libc::pid_t> {
         });
     }
     Ok(command.spawn()?.id() as libc::pid_t)
+}
+
+/// Where the C library will find a program: in `PATH`, if its name has no slash.
+fn found(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let may = |file: &PathBuf| {
+        let meta = std::fs::metadata(file);
+        meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(may)
 }
 
 /// Lets no descriptor but the standard streams through an exec: an image could not bring strangers'
@@ -94,6 +112,7 @@ fn refusal(name: &OsStr, error: &io::Error) -> Failure {
             126,
             anyhow!("'{name}' is not executable: check its permissions (chmod +x)"),
         ),
+        io::ErrorKind::InvalidData => Failure::new(126, anyhow!("{error}")),
         _ => Failure::new(126, anyhow!("cannot start '{name}': {error}")),
     }
 }

@@ -19,6 +19,7 @@ use rustix::fs::FallocateFlags;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -228,7 +229,8 @@ impl Feed {
 
 /// A file with room for all that is to come.
 fn make(path: &Path, bytes: u64) -> io::Result<File> {
-    let file = File::options().read(true).write(true).create_new(true).open(path)?;
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(bytes)?;
     if bytes > 0 {
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {

@@ -19,6 +19,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -63,7 +64,7 @@ pub fn start(hosts: &Hosts, number: u32, lodge: &Lodge, folder: &Path) -> io::Re
     let frame = encode_within(MAX_NODE_FRAME_BYTES, lodge).map_err(io::Error::other)?;
     frames.extend_from_slice(&frame);
     let said = folder.join(home::host_log(number));
-    let says = File::options().append(true).create(true).open(&said)?;
+    let says = File::options().append(true).create(true).mode(0o600).open(&said)?;
     // Slurm's ends the node when it is killed.
     let stays = lodge.enlist.spec.is_journaled() && !hosts.shell;
     command.arg("__host");

@@ -3,10 +3,11 @@
 //! Kept true: a job's folder is 0700 and appears under its name only once its `lock` is held; the
 //! lock is held (flock, inherited) as long as the job's daemon or its CLI lives. A folder whose
 //! lock is free and that has neither `ended.json` nor `saved` belongs to a job that died: it may be
-//! removed.
+//! removed. What another user could have put there is neither read, nor gone on with, nor removed.
 
 use crate::at_rest;
 use crate::lock::{is_held, lock_now, lock_of, try_lock};
+use eyrie_image::{Untrusted, check_private, check_private_home};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,6 +15,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// The folders of jobs.
+const JOBS: &str = "jobs";
 /// The socket of a job's daemon.
 pub const SOCKET: &str = "node.sock";
 /// Held while the job lives.
@@ -78,10 +81,27 @@ pub enum HomeError {
     Running(String),
     #[error("'{0}' names more than one job: {1}")]
     Ambiguous(String, String),
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
 }
 
-/// The folder all of Eyrie's state lives under.
+/// The folder all of Eyrie's state lives under, if nobody else can write to it.
 pub fn home() -> Result<PathBuf, HomeError> {
+    let home = home_named()?;
+    check_private_home(&home)?;
+    check_private(&home.join(JOBS))?;
+    Ok(home)
+}
+
+/// Refuses the folder of a job that another user could have put there, or whose records.
+fn check_job(folder: &Path) -> Result<(), Untrusted> {
+    check_private(folder)?;
+    [SAVED, SAVED_BEFORE, JOURNAL, NODES, LOCK, IMAGES, VAULT]
+        .iter()
+        .try_for_each(|name| check_private(&folder.join(name)))
+}
+
+fn home_named() -> Result<PathBuf, HomeError> {
     if let Some(dir) = std::env::var_os("EYRIE_HOME").filter(|d| !d.is_empty()) {
         let dir = PathBuf::from(dir);
         return std::path::absolute(&dir).map_err(|e| HomeError::Io(dir, e));
@@ -136,7 +156,7 @@ fn random_id() -> String {
 
 /// Makes the folder of a new job and takes its lock.
 pub fn create(home: &Path) -> Result<JobFolder, HomeError> {
-    let jobs = home.join("jobs");
+    let jobs = home.join(JOBS);
     private_dir(&jobs)?;
     for _ in 0..64 {
         if let Some(folder) = create_as(&jobs, random_id())? {
@@ -152,7 +172,7 @@ pub fn create_with<E>(
     id: &str,
     fill: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<Result<(), E>, HomeError> {
-    let jobs = home.join("jobs");
+    let jobs = home.join(JOBS);
     private_dir(&jobs)?;
     let (path, unborn) = (jobs.join(id), jobs.join(format!(".{id}-{}", std::process::id())));
     private_dir(&unborn)?;
@@ -191,11 +211,12 @@ fn create_as(jobs: &Path, id: String) -> Result<Option<JobFolder>, HomeError> {
 
 /// The folder of a job that had its controller on another machine, or a dead one's here.
 pub fn take_over(home: &Path, id: &str) -> Result<JobFolder, HomeError> {
-    let jobs = home.join("jobs");
+    let jobs = home.join(JOBS);
     private_dir(&jobs)?;
     match create_as(&jobs, id.to_string())? {
         Some(folder) => Ok(folder),
         None => {
+            check_job(&jobs.join(id))?;
             let there = entry(jobs.join(id)).ok_or_else(|| HomeError::NoJob(id.to_string()))?;
             claim(&there)
         }
@@ -323,9 +344,9 @@ fn entry(path: PathBuf) -> Option<JobEntry> {
 
 /// All jobs, oldest first; folders of jobs that died are removed on the way.
 pub fn jobs(home: &Path) -> Vec<JobEntry> {
-    let Ok(list) = fs::read_dir(home.join("jobs")) else { return Vec::new() };
-    let mut found: Vec<JobEntry> =
-        list.filter_map(|e| entry(e.ok()?.path())).filter(|e| e.path.is_dir()).collect();
+    let Ok(list) = fs::read_dir(home.join(JOBS)) else { return Vec::new() };
+    let trusted = list.filter_map(|e| Some(e.ok()?.path())).filter(|p| check_job(p).is_ok());
+    let mut found: Vec<JobEntry> = trusted.filter_map(entry).filter(|e| e.path.is_dir()).collect();
     found.retain(|job| {
         let unborn = job.id.starts_with('.');
         let young = job.created.elapsed().map_or(true, |age| age < UNBORN_AGE);
@@ -353,6 +374,9 @@ fn clear_dead(folder: &Path) -> bool {
 
 /// The job called `name`: its id, the beginning of one, or `last`.
 pub fn resolve(home: &Path, name: &str) -> Result<JobEntry, HomeError> {
+    if Path::new(name).file_name().is_some_and(|last| last == name) {
+        check_job(&home.join(JOBS).join(name))?;
+    }
     let mut all = jobs(home);
     let missing = || HomeError::NoJob(name.to_string());
     if name == "last" {
@@ -422,6 +446,24 @@ mod tests {
         // Longer than any: a short one may be how one of them begins.
         assert!(matches!(resolve(home.path(), "no-such-job"), Err(HomeError::NoJob(_))));
         assert!(matches!(resolve(home.path(), ""), Err(HomeError::NoJob(_))));
+    }
+
+    #[test]
+    fn what_others_can_write_to_is_neither_listed_nor_removed() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let job = create(home.path()).unwrap();
+        fs::write(job.path.join(SAVED), "").unwrap();
+        drop(job.lock);
+        for name in [SAVED, ""] {
+            let path = job.path.join(name);
+            let before = fs::metadata(&path).unwrap().permissions();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+            assert!(matches!(resolve(home.path(), &job.id), Err(HomeError::Untrusted(_))));
+            assert!(jobs(home.path()).is_empty() && job.path.exists());
+            fs::set_permissions(&path, before).unwrap();
+            assert!(resolve(home.path(), &job.id).is_ok());
+        }
     }
 
     #[test]

@@ -9,11 +9,18 @@
 pub use eyrie_control::{Death, Said};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Deaths by a bug's signal at one and the same point before the program is held responsible.
 pub const SAME_POINT_DEATHS: u32 = 3;
-/// Deaths of any kind in a row without progress before the job is given up.
-pub const FRUITLESS_DEATHS: u32 = 100;
+/// Deaths of any kind in a row without progress before the job is given up: within about 45 s.
+pub const FRUITLESS_DEATHS: u32 = 15;
+/// Of these so many are answered at once; each further one after a pause ...
+const DEATHS_AT_ONCE: u32 = 3;
+/// ... which is twice as long as the one before ...
+const PAUSE: Duration = Duration::from_millis(250);
+/// ... but no longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Times in a row that all ranks may go back without having got further than before.
 pub const FRUITLESS_ROLLBACKS: u32 = 10;
@@ -36,6 +43,7 @@ pub enum Input {
     Died {
         rank: u32,
         death: Death,
+        why: Why,
         said: Said,
         /// Grows whenever the rank gets on.
         progress: u64,
@@ -96,11 +104,22 @@ pub enum Input {
     Together,
 }
 
+/// What is known of a death besides its signal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Why {
+    /// What the kernel tells, for people.
+    pub cause: Option<String>,
+    /// The user had it killed, to try that out.
+    pub meant: bool,
+}
+
 /// What is to be done, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Bring this rank back alone.
     Recover { rank: u32 },
+    /// The same, after a pause.
+    RecoverLater { rank: u32, pause: Duration },
     /// All processes are gone: start all ranks from the beginning.
     RestartAll,
     /// Pass a signal to all ranks.
@@ -168,9 +187,21 @@ struct Rank {
     life: Life,
     last: Option<(i32, u64)>,
     same_point: u32,
+    /// Deaths since it last got further than at any death before.
     fruitless: u32,
+    /// How far it was at a death at most, and the place of its newest checkpoint then.
+    furthest: (u64, u64),
+    /// That it is killed for memory was told.
+    told: bool,
     /// The place of its newest checkpoint since all ranks went back.
     reached: u64,
+}
+
+impl Rank {
+    fn new(life: Life) -> Rank {
+        let (last, furthest) = (None, (0, 0));
+        Rank { life, last, same_point: 0, fruitless: 0, furthest, told: false, reached: 0 }
+    }
 }
 
 /// One job.
@@ -194,10 +225,8 @@ pub struct Monitor {
 
 impl Monitor {
     pub fn new(size: u32, recovers: bool) -> Self {
-        let rank =
-            Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0, reached: 0 };
         Monitor {
-            ranks: vec![rank; size as usize],
+            ranks: vec![Rank::new(Life::Waiting); size as usize],
             phase: Phase::Running,
             cause: Cause::Itself,
             code: 0,
@@ -267,12 +296,13 @@ impl Monitor {
                     todo.push(Action::KillAll);
                 }
             }
-            Input::Died { rank, death, said, progress, protected } => {
+            Input::Died { rank, death, why, said, progress, protected } => {
                 self.ranks[rank as usize].life = Life::Waiting;
+                let how = (death, why);
                 match self.phase {
-                    Phase::Running => self.died(rank, death, said, progress, protected, &mut todo),
+                    Phase::Running => self.died(rank, how, said, progress, protected, &mut todo),
                     Phase::Saving { .. } if !is_kill(&said, death) => {
-                        self.died(rank, death, said, progress, protected, &mut todo);
+                        self.died(rank, how, said, progress, protected, &mut todo);
                     }
                     Phase::Stopping { .. } => self.died_stopping(rank, death),
                     Phase::RollingBack { .. }
@@ -409,13 +439,7 @@ impl Monitor {
                 for rank in &mut self.ranks {
                     // All alike begin anew; what one does at one and the same point still counts.
                     if !together {
-                        *rank = Rank {
-                            last: None,
-                            same_point: 0,
-                            fruitless: 0,
-                            reached: 0,
-                            life: rank.life,
-                        };
+                        *rank = Rank::new(rank.life);
                     }
                     rank.life = Life::Waiting;
                 }
@@ -431,7 +455,7 @@ impl Monitor {
     fn died(
         &mut self,
         rank: u32,
-        death: Death,
+        (death, why): (Death, Why),
         said: Said,
         progress: u64,
         protected: bool,
@@ -449,14 +473,13 @@ impl Monitor {
                 self.end(code, format!("rank {rank} exited with code {code}"), todo);
             }
             (_, Death::Signal(signal)) if !protected || !self.recovers => {
-                let name = signal_name(signal);
-                let mut text = format!("rank {rank} died of {name}");
+                let mut text = format!("rank {rank} died of {}", told(signal, &why));
                 if self.recovers {
                     let _ = write!(text, "; the job runs without protection and ends");
                 }
                 self.end(128 + signal, text, todo);
             }
-            (_, Death::Signal(signal)) => self.fault(rank, signal, progress, todo),
+            (_, Death::Signal(signal)) => self.fault(rank, signal, &why, progress, todo),
         }
     }
 
@@ -470,26 +493,52 @@ impl Monitor {
         self.end(128 + libc::SIGKILL, text, todo);
     }
 
-    fn fault(&mut self, rank: u32, signal: i32, progress: u64, todo: &mut Vec<Action>) {
-        let name = signal_name(signal);
-        let r = &mut self.ranks[rank as usize];
-        let same_progress = r.last.is_some_and(|(_, p)| p == progress);
-        let same_point = same_progress && r.last.is_some_and(|(s, _)| s == signal);
-        r.fruitless = if same_progress { r.fruitless + 1 } else { 1 };
-        r.same_point = if same_point { r.same_point + 1 } else { 1 };
-        r.last = Some((signal, progress));
-        let text = if is_own_bug(signal) && r.same_point >= SAME_POINT_DEATHS {
-            format!(
-                "rank {rank} died of {name} three times at the same point: \
-                 this is the program's own fault"
-            )
-        } else if r.fruitless >= FRUITLESS_DEATHS {
-            format!("rank {rank} died {FRUITLESS_DEATHS} times in a row without getting on")
-        } else {
+    fn fault(&mut self, rank: u32, signal: i32, why: &Why, progress: u64, todo: &mut Vec<Action>) {
+        if why.meant {
             todo.push(Action::Recover { rank });
             return;
-        };
-        self.end(128 + signal, text, todo);
+        }
+        let name = told(signal, why);
+        let r = &mut self.ranks[rank as usize];
+        let same_point = r.last == Some((signal, progress));
+        r.same_point = if same_point { r.same_point + 1 } else { 1 };
+        r.last = Some((signal, progress));
+        let (before, place) = r.furthest;
+        if r.fruitless == 0 || progress > before || r.reached > place {
+            (r.fruitless, r.furthest) = (0, (progress.max(before), r.reached));
+        }
+        r.fruitless += 1;
+        if is_own_bug(signal) && r.same_point >= SAME_POINT_DEATHS {
+            let text = format!(
+                "rank {rank} died of {name} three times at the same point: \
+                 this is the program's own fault"
+            );
+            return self.end(128 + signal, text, todo);
+        }
+        if r.fruitless >= FRUITLESS_DEATHS {
+            let text = format!(
+                "rank {rank} died {FRUITLESS_DEATHS} times in a row without getting on, at last \
+                 of {name}"
+            );
+            return self.end(128 + signal, text, todo);
+        }
+        let count = r.fruitless;
+        if let Some(cause) = why.cause.as_ref().filter(|_| signal == libc::SIGKILL && !r.told) {
+            r.told = true;
+            todo.push(Action::Say(format!("rank {rank} was {cause}; it is brought back")));
+        }
+        if count < DEATHS_AT_ONCE {
+            todo.push(Action::Recover { rank });
+            return;
+        }
+        if count == DEATHS_AT_ONCE {
+            todo.push(Action::Say(format!(
+                "rank {rank} died {count} times in a row without getting on, now of {name}: it is \
+                 brought back after growing pauses; after {FRUITLESS_DEATHS} times the job ends"
+            )));
+        }
+        let pause = PAUSE.saturating_mul(1 << (count - DEATHS_AT_ONCE).min(8));
+        todo.push(Action::RecoverLater { rank, pause: pause.min(LONGEST_PAUSE) });
     }
 
     fn died_stopping(&mut self, rank: u32, death: Death) {
@@ -616,6 +665,12 @@ fn is_kill(said: &Said, death: Death) -> bool {
 pub fn is_own_bug(signal: i32) -> bool {
     use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP].contains(&signal)
+}
+
+/// A signal with what the kernel tells of it.
+fn told(signal: i32, why: &Why) -> String {
+    let name = signal_name(signal);
+    why.cause.as_ref().map_or(name.clone(), |cause| format!("{name} ({cause})"))
 }
 
 /// The name of a signal.

@@ -1,5 +1,6 @@
 //! Tests of the rank life cycle: the rules one by one, then random histories.
 
+use super::Action::{Recover, RecoverLater};
 use super::*;
 use eyrie_protocol::testing::Random;
 
@@ -12,7 +13,7 @@ fn started(size: u32) -> Monitor {
 }
 
 fn died(rank: u32, death: Death, said: Said, progress: u64) -> Input {
-    Input::Died { rank, death, said, progress, protected: true }
+    Input::Died { rank, death, why: Why::default(), said, progress, protected: true }
 }
 
 fn ends(actions: &[Action]) -> Option<i32> {
@@ -101,19 +102,68 @@ fn a_bug_at_different_points_and_kills_at_one_are_recovered() {
     }
 }
 
-#[test]
-fn without_any_progress_the_job_is_given_up() {
-    let mut m = started(1);
-    let mut deaths = 0;
-    let code = loop {
-        deaths += 1;
-        let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Nothing, 0));
+/// Dies again and again as `progress` says; the pauses before each new life, what was said and how
+/// it ended.
+fn dies_on(
+    m: &mut Monitor,
+    why: &Why,
+    progress: impl Fn(u32) -> u64,
+) -> (Vec<Duration>, String, i32) {
+    let (mut pauses, mut said) = (Vec::new(), String::new());
+    for n in 0..1000 {
+        let death = Death::Signal(libc::SIGKILL);
+        let (why, progress) = (why.clone(), progress(n));
+        let protected = true;
+        let todo =
+            m.step(Input::Died { rank: 0, death, why, said: Said::Nothing, progress, protected });
+        said += &says(&todo);
         if let Some(code) = ends(&todo) {
-            break code;
+            return (pauses, said, code);
         }
+        pauses.extend(todo.iter().filter_map(|a| match a {
+            Action::Recover { .. } => Some(Duration::ZERO),
+            Action::RecoverLater { pause, .. } => Some(*pause),
+            _ => None,
+        }));
         m.step(Input::Started { rank: 0 });
-    };
-    assert_eq!((deaths, code), (FRUITLESS_DEATHS, 137));
+    }
+    (pauses, said, 0)
+}
+
+#[test]
+fn without_any_progress_the_job_is_given_up_after_growing_pauses() {
+    // How far it was at its deaths changes, and is at most what it was at the first.
+    let (pauses, said, code) = dies_on(&mut started(1), &Why::default(), |n| 10 - u64::from(n % 3));
+    assert_eq!((pauses.len() as u32 + 1, code), (FRUITLESS_DEATHS, 137));
+    assert!(pauses[0].is_zero() && pauses[1].is_zero() && !pauses[2].is_zero());
+    assert!(pauses.windows(2).all(|w| w[0] <= w[1]) && *pauses.last().unwrap() == LONGEST_PAUSE);
+    assert_eq!(said.matches("growing pauses").count(), 1, "{said}");
+}
+
+#[test]
+fn who_gets_on_is_brought_back_at_once_however_often() {
+    let (pauses, said, code) = dies_on(&mut started(1), &Why::default(), u64::from);
+    assert!(pauses.len() == 1000 && pauses.iter().all(Duration::is_zero) && code == 0, "{said}");
+    // So is one whom the user has killed.
+    let meant = Why { meant: true, cause: None };
+    assert_eq!(dies_on(&mut started(1), &meant, |_| 0).0.len(), 1000);
+    // A newer checkpoint is progress, too.
+    let mut m = started(1);
+    for place in 0..100 {
+        let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Nothing, 0));
+        assert_eq!(todo, [Action::Recover { rank: 0 }]);
+        m.step(Input::Started { rank: 0 });
+        m.step(Input::Reached { rank: 0, place: place + 1 });
+    }
+}
+
+#[test]
+fn that_memory_is_short_is_told_once_and_at_the_end() {
+    let cause = Some(String::from("killed for memory: the cgroup allows 150 MB"));
+    let (_, said, code) = dies_on(&mut started(1), &Why { cause, meant: false }, |_| 3);
+    assert_eq!(said.matches("was killed for memory: the cgroup allows 150 MB").count(), 1);
+    assert!(said.ends_with("at last of SIGKILL (killed for memory: the cgroup allows 150 MB)"));
+    assert_eq!(code, 137);
 }
 
 #[test]
@@ -121,6 +171,7 @@ fn an_unprotected_job_ends_with_its_rank() {
     let mut m = started(1);
     let todo = m.step(Input::Died {
         rank: 0,
+        why: Why::default(),
         death: Death::Signal(libc::SIGKILL),
         said: Said::Running,
         progress: 0,
@@ -277,7 +328,7 @@ fn every_history_ends_once_with_nobody_left() {
             };
             for action in m.step(input) {
                 match action {
-                    Action::Recover { rank } => to_start.push(rank),
+                    Recover { rank } | RecoverLater { rank, .. } => to_start.push(rank),
                     Action::RestartAll => {
                         assert!(alive.iter().all(|a| !a), "seed {seed}");
                         to_start = (0..size).collect();

@@ -18,7 +18,7 @@ const KEEPER: &str = "keeper";
 pub fn sign(folder: &Path) -> std::io::Result<()> {
     let pid = std::process::id();
     let born = reap::born(pid as libc::pid_t).unwrap_or(0);
-    std::fs::write(folder.join(KEEPER), format!("{pid} {born}\n"))
+    eyrie_image::write_private(&folder.join(KEEPER), format!("{pid} {born}\n").as_bytes())
 }
 
 /// Tells all keepers of this machine; returns the names of their nodes.

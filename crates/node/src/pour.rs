@@ -17,7 +17,7 @@ use crate::reap;
 use crate::store::{
     Answer, COPY_BYTES, Client, FITTING, MAX_FILE_BYTES, SILENCE, StoreError, Talk, receive, send,
 };
-use eyrie_image::{Image, RestoreError, Tap};
+use eyrie_image::{Image, RestoreError, Tap, create_private};
 use eyrie_tls::Stream;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -194,7 +194,7 @@ pub fn take(
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let unborn = folder.join(format!(".{name}.{count}.pour"));
-    let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
+    let result = create_private(&unborn).map_err(StoreError::from).and_then(|file| {
         let file = Arc::new(file);
         invited.comes(named, name, &file);
         send(talk.get_mut(), &Answer::Go(0))?;

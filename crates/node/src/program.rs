@@ -21,6 +21,8 @@ pub enum ProgramError {
     NotExecutable(String),
     #[error("'{0}' is a folder, not a program")]
     Folder(String),
+    #[error("{0}")]
+    NotForHere(#[from] eyrie_image::NotExecutable),
     #[error(
         "'{program}' is linked to {library}, the library of {of}, which Eyrie does not stand in \
          for: build it with eyrie's mpicc, or with MPICH"
@@ -71,7 +73,7 @@ fn check(path: &Path) -> Result<(), ProgramError> {
     if !may || meta.mode() & 0o111 == 0 {
         return Err(ProgramError::NotExecutable(shown));
     }
-    Ok(())
+    Ok(eyrie_image::check_executable(path)?)
 }
 
 /// Refuses programs linked to an MPI library whose names we do not serve. What is no ELF file

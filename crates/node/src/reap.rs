@@ -52,6 +52,12 @@ pub fn peek(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
     Ok(peek_end(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t)?.map(death))
 }
 
+/// Whether the kernel wrote a core file of a process that has ended, and was not collected.
+pub fn left_core(pidfd: &OwnedFd) -> Option<bool> {
+    let end = peek_end(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t).ok().flatten();
+    end.map(|(code, _)| code == libc::CLD_DUMPED)
+}
+
 /// Children of this process, started by any of its threads or adopted.
 pub fn children() -> Vec<libc::pid_t> {
     children_of("self")

@@ -502,7 +502,8 @@ fn absent_is_fine(error: io::Error) -> io::Result<()> {
 
 /// Keeps what tells about the job. With that its folder stays.
 fn note_end(job: &Job, folder: &Path) -> io::Result<()> {
-    std::fs::write(folder.join(home::ENDED), serde_json::to_vec_pretty(&job.status())?)
+    let text = serde_json::to_vec_pretty(&job.status())?;
+    eyrie_image::write_private(&folder.join(home::ENDED), &text)
 }
 
 fn listen(folder: &Path) -> Result<UnixListener, ServeError> {

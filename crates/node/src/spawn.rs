@@ -68,6 +68,7 @@ pub fn high(fd: OwnedFd) -> OwnedFd {
 pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
     let (name, args) =
         launch.argv.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    eyrie_image::check_executable(launch.program)?;
     let daemon = std::process::id();
     let segment = launch.segment.as_raw_fd();
     let [stdin, stdout, stderr] = launch.stdio;

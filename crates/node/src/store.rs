@@ -18,7 +18,7 @@ use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::gateway;
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
-use eyrie_image::ImageError;
+use eyrie_image::{ImageError, create_private};
 use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, prepare};
 use eyrie_vault::block::Block;
 use eyrie_vault::encoding::Message;
@@ -226,7 +226,7 @@ fn take(
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let unborn = folder.join(format!(".{name}.{count}.part"));
-    let result = File::create(&unborn)
+    let result = create_private(&unborn)
         .and_then(|mut file| copy(&mut from.take(bytes), &mut file))
         .and_then(
             |got| if got == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) },

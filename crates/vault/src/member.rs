@@ -55,14 +55,11 @@ pub struct Member<D> {
 
 impl<D: Disk> Member<D> {
     /// Makes an empty folder a member.
-    pub fn create(mut disk: D, identity: Identity) -> Result<Member<D>, MemberError> {
+    pub fn create(disk: D, identity: Identity) -> Result<Member<D>, MemberError> {
         if disk.bytes(files::IDENTITY)?.is_some() {
             return Err(MemberError::Refused("the folder is a member of a vault already".into()));
         }
-        let dropped = Dropped { vault: identity.vault, ..Dropped::default() };
-        disk.replace(files::DROPPED, &record::encode(&dropped).map_err(MemberError::Encode)?)?;
-        disk.replace(files::IDENTITY, &record::encode(&identity).map_err(MemberError::Encode)?)?;
-        Ok(Member { dropped, ..Member::known(disk, identity) })
+        Member::establish(disk, identity)
     }
 
     /// One that is what it is said to be, over storage that nothing is read of yet.
@@ -93,6 +90,15 @@ impl<D: Disk> Member<D> {
             None => Dropped { vault: identity.vault, ..Dropped::default() },
         };
         Ok(Some(Member { dropped, ..Member::known(disk, identity) }))
+    }
+
+    /// Writes the records anew by which a folder is a member.
+    pub(crate) fn establish(disk: D, identity: Identity) -> Result<Member<D>, MemberError> {
+        let mut member = Member::known(disk, identity);
+        member.note_dropped()?;
+        let bytes = record::encode(&member.identity).map_err(MemberError::Encode)?;
+        member.disk.replace(files::IDENTITY, &bytes)?;
+        Ok(member)
     }
 
     pub fn node(&self) -> u32 {

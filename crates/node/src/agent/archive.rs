@@ -304,7 +304,7 @@ impl Deposit {
 
     /// Copies a file, as long as it is wanted. Returns how long it is.
     fn copy(&self, from: &Path, to: &Path) -> io::Result<u64> {
-        let (mut from, mut to) = (File::open(from)?, File::create(to)?);
+        let (mut from, mut to) = (File::open(from)?, eyrie_image::create_private(to)?);
         to.set_permissions(from.metadata()?.permissions())?;
         let mut bytes = 0;
         loop {

@@ -6,6 +6,7 @@
 //! and what it left behind are gone; a search that another one replaced, or whose rank is being
 //! started, kills and removes nothing any more.
 
+use super::cause;
 use super::elsewhere::{Elsewhere, Wait};
 use super::going::PAUSE;
 use super::{Agent, Msg, Replay, unfit};
@@ -36,6 +37,10 @@ impl Agent {
     pub(super) fn process_ended(&mut self, rank: u32, start: u64) {
         let Some(proc) = self.proc(rank, start) else { return };
         let pid = proc.pid;
+        // Of a process that was collected nothing is told any more.
+        let seen = reap::peek(proc.pidfd.get_ref()).ok().flatten();
+        let cause = seen.and_then(|death| self.cause(rank, death));
+        let Some(proc) = self.proc(rank, start) else { return };
         let death = match reap::collect(proc.pidfd.get_ref()) {
             Ok(Some(death)) => death,
             Ok(None) => {
@@ -46,11 +51,27 @@ impl Agent {
                 Death::Signal(libc::SIGKILL)
             }
         };
-        self.ended(rank, start, pid, death);
+        self.ended(rank, start, pid, death, cause);
+    }
+
+    /// Why the process of a rank died, as far as the kernel tells.
+    pub(super) fn cause(&self, rank: u32, death: Death) -> Option<String> {
+        let proc = self.ranks[rank as usize].proc.as_ref()?;
+        // What a shell says of the program that it waited for.
+        let death = self.death_behind(rank, proc.pid, death, &self.said(rank));
+        let dumped = reap::left_core(proc.pidfd.get_ref());
+        cause::of(&proc.before, proc.pid, death, dumped)
     }
 
     /// No line of the program is run any more by the process of a rank.
-    pub(super) fn ended(&mut self, rank: u32, start: u64, pid: libc::pid_t, death: Death) {
+    pub(super) fn ended(
+        &mut self,
+        rank: u32,
+        start: u64,
+        pid: libc::pid_t,
+        death: Death,
+        cause: Option<String>,
+    ) {
         self.drain(rank);
         let (said, progress) = (self.said(rank), self.progress(rank));
         let death = self.death_behind(rank, pid, death, &said);
@@ -77,7 +98,7 @@ impl Agent {
             self.feed = None;
         }
         let look = Box::new(self.rank_look(rank));
-        self.let_out(FromNode::Ended { rank, start, death, said, progress, look });
+        self.let_out(FromNode::Ended { rank, start, death, cause, said, progress, look });
         self.tell_vacated();
     }
 

@@ -144,7 +144,9 @@ impl Agent {
         match reap::killed(pid) {
             Ok(signal) => {
                 self.await_gone(rank, pid, pidfd);
-                self.ended(rank, start, pid, eyrie_control::Death::Signal(signal));
+                let death = eyrie_control::Death::Signal(signal);
+                let cause = self.cause(rank, death);
+                self.ended(rank, start, pid, death, cause);
             }
             Err(true) if looks < LOOKS => {
                 self.tell_later(Msg::Ending { rank, start, looks: looks + 1 });

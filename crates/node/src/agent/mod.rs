@@ -7,6 +7,7 @@
 mod archive;
 mod binding;
 mod capture;
+mod cause;
 mod cut;
 mod death;
 mod elsewhere;
@@ -126,6 +127,8 @@ struct Proc {
     _watch: Option<going::Watch>,
     /// The controller knows that it cannot go on.
     said: bool,
+    /// The kernel's counters when it began.
+    before: cause::Before,
 }
 
 impl Drop for Proc {

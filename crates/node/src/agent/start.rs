@@ -3,7 +3,7 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
-use super::{Agent, Msg, Proc, Rank, Replay, streams, unfit};
+use super::{Agent, Msg, Proc, Rank, Replay, cause, streams, unfit};
 use crate::cores;
 use crate::pipes;
 use crate::reap;
@@ -175,7 +175,9 @@ impl Agent {
         r.replay = if again { Replay::Expected } else { Replay::No };
         r.filling = filling;
         let (written, tasks) = (from.output, Vec::new());
-        r.proc = Some(Proc { pid, pidfd, start, pipes, written, tasks, _watch, said: false });
+        let before = cause::Before::of(pid);
+        r.proc =
+            Some(Proc { pid, pidfd, start, pipes, written, tasks, _watch, said: false, before });
         if let Err(error) = self.attend(rank, from, feed) {
             // SAFETY: our own child, not collected yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };

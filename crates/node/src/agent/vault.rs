@@ -12,7 +12,6 @@ use eyrie_control::vault::Vaulted;
 use eyrie_vault::record::Object;
 use eyrie_vault::{Vault, VaultError};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -160,7 +159,7 @@ impl Elsewhere {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let unborn = self.images.join(format!(".{name}.{count}.vault.part"));
         let generation = of.commit.generation;
-        let read = File::create(&unborn).map_err(VaultError::Io).and_then(|file| {
+        let read = eyrie_image::create_private(&unborn).map_err(VaultError::Io).and_then(|file| {
             let mut to = BufWriter::new(file);
             vault.read(generation, of.node, name, &mut to)?;
             to.flush()?;

@@ -8,6 +8,7 @@ use super::DepotError;
 use crate::files;
 use crate::home;
 use eyrie_control::StoredFile;
+use eyrie_image::create_private;
 use eyrie_objects::{Access, Object, Pace, Place, Store, StoreError};
 use eyrie_vault::disk;
 use eyrie_vault::seal::Key;
@@ -131,7 +132,7 @@ impl Carrier {
         let Some(key) = &self.key else { return Ok(self.store.put_file(&to, path)?) };
         let sealed = Scratch::beside(path);
         let seal = || -> io::Result<()> {
-            let (mut from, mut to) = (File::open(path)?, File::create(&sealed.0)?);
+            let (mut from, mut to) = (File::open(path)?, create_private(&sealed.0)?);
             stream::seal(key, object, &mut from, &mut to)
         };
         seal().map_err(|e| DepotError::File(path.into(), e))?;
@@ -158,7 +159,7 @@ impl Carrier {
         let sealed = Scratch::beside(path);
         self.store.get_file(&from, &sealed.0)?;
         let open = || -> Result<(), OpenError> {
-            let (mut from, mut to) = (File::open(&sealed.0)?, File::create(path)?);
+            let (mut from, mut to) = (File::open(&sealed.0)?, create_private(path)?);
             stream::open(key, object, &mut from, &mut to).map(drop)
         };
         Ok(open()?)

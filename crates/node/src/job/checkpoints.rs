@@ -44,6 +44,7 @@ impl Job {
         self.tend_input();
         if self.monitor.running() {
             self.tend_troubles();
+            self.tend_repeated();
         }
         if !self.monitor.running() || !self.spec.ft.protects() {
             return;
@@ -82,7 +83,11 @@ impl Job {
         let due = due.filter(|_| !self.is_halted()).map(|at| at.saturating_sub(self.ranks_ms()));
         let lapses = self.halt.rule.due_ms().map(|at| at.saturating_sub(self.now_ms()));
         let due = due.into_iter().chain(lapses).min();
-        let others = self.next_leave().min(self.next_swap()).min(self.next_trouble());
+        let others = self
+            .next_leave()
+            .min(self.next_swap())
+            .min(self.next_trouble())
+            .min(self.next_repeated());
         let others = others.min(self.next_input());
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(others)
     }

@@ -362,7 +362,7 @@ pub(super) fn bring(lead: &Lead, folder: &Path) -> Result<(), JournalError> {
     for (path, bytes) in files {
         // The console has made one of them already, and is going to look at it.
         if std::fs::metadata(&path).map_or(0, |m| m.len()) == 0 {
-            std::fs::write(&path, bytes).map_err(io(&path))?;
+            eyrie_image::write_private(&path, &bytes).map_err(io(&path))?;
         }
     }
     Ok(())

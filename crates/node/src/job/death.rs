@@ -17,7 +17,7 @@ impl Job {
         &mut self,
         rank: u32,
         start: u64,
-        death: Death,
+        (death, cause): (Death, Option<String>),
         said: Said,
         progress: u64,
         look: RankLook,
@@ -43,8 +43,9 @@ impl Job {
         }
         self.scheduler.set_live(self.units.turn(rank), false);
         self.pause_lost(rank);
+        let meant = self.ranks[rank as usize].injected_at.is_some();
         if !out && !moves {
-            self.report_death(rank, death);
+            self.report_death(rank, death, cause.as_deref());
         }
         if self.rank(rank).gone {
             self.rank_is_done(rank);
@@ -58,16 +59,18 @@ impl Job {
             // It is no fault of its own.
             return self.step(monitor::Input::Lost { rank, protected });
         }
-        self.step(monitor::Input::Died { rank, death, said, progress, protected });
+        let why = monitor::Why { cause, meant };
+        self.step(monitor::Input::Died { rank, death, why, said, progress, protected });
     }
 
-    fn report_death(&mut self, rank: u32, death: Death) {
+    fn report_death(&mut self, rank: u32, death: Death, cause: Option<&str>) {
         let injected = self.rank(rank).injected_at.take();
         let (kind, text) = match death {
             Death::Exit(code) => (EventKind::Exited, format!("code {code}")),
             Death::Signal(signal) => {
                 let why = if self.ranks[rank as usize].falls { ", with its unit" } else { "" };
-                (EventKind::Detected, format!("died of {}{why}", signal_name(signal)))
+                let cause = cause.map_or(String::new(), |cause| format!(" ({cause})"));
+                (EventKind::Detected, format!("died of {}{cause}{why}", signal_name(signal)))
             }
         };
         let mut event = self.event(kind);

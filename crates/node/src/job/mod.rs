@@ -34,6 +34,7 @@ mod pause;
 mod plan;
 mod reach;
 mod rejoin;
+mod repeated;
 mod report;
 mod resume;
 mod room;
@@ -292,6 +293,8 @@ struct Rank {
     swap: Option<u32>,
     /// What has kept it from being brought back since it ran last.
     trouble: unfit::Trouble,
+    /// It is brought back after a pause, as it died again and again.
+    later: Option<repeated::Later>,
 }
 
 fn blank() -> [Tape; 2] {
@@ -654,6 +657,7 @@ impl Job {
             match action {
                 Action::Recover { .. } if self.together.is_some() => self.all_go_back(),
                 Action::Recover { rank } => self.recover(rank),
+                Action::RecoverLater { rank, pause } => self.recover_later(rank, pause),
                 Action::RestartAll => self.restart_all(),
                 Action::SignalAll(signal) => self.to_all(&ToNode::Signal { signal }),
                 Action::KillAll => self.to_all(&ToNode::Signal { signal: libc::SIGKILL }),
@@ -770,6 +774,7 @@ impl Rank {
             moves: rounds::Moves::default(),
             swap: None,
             trouble: unfit::Trouble::default(),
+            later: None,
         }
     }
 }

@@ -408,8 +408,8 @@ impl Job {
                 self.found(node, rank, attempt, choice);
             }
             FromNode::Found { rank, attempt, choice } => self.candidate(rank, attempt, choice),
-            FromNode::Ended { rank, start, death, said, progress, look } => {
-                self.process_ended(rank, start, death, said, progress, *look);
+            FromNode::Ended { rank, start, death, cause, said, progress, look } => {
+                self.process_ended(rank, start, (death, cause), said, progress, *look);
             }
             FromNode::Output { rank, start, stream, bytes } => {
                 self.output(rank, start, stream, &bytes);

@@ -15,6 +15,7 @@ use eyrie_ledger::segment::Geometry;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -41,6 +42,7 @@ impl EventLog {
         let file = File::options()
             .append(true)
             .create(true)
+            .mode(0o600)
             .open(path)
             .inspect_err(|error| tracing::warn!(%error, "events are not written"))
             .ok();
@@ -70,7 +72,7 @@ impl EventLog {
     fn rewrite(&mut self, path: &Path, events: &[Event]) {
         let lines = events.iter().filter_map(|e| serde_json::to_string(e).ok());
         let text: String = lines.map(|line| line + "\n").collect();
-        if std::fs::write(path, text).is_err() {
+        if eyrie_image::write_private(path, text.as_bytes()).is_err() {
             self.file = None;
         }
     }

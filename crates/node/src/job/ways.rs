@@ -129,7 +129,7 @@ impl Job {
     fn write_probe(&self) -> std::io::Result<Shared> {
         let images = self.images();
         let content = eyrie_vault::disk::random()?;
-        std::fs::write(images.join(PROBE), content)?;
+        eyrie_image::write_private(&images.join(PROBE), &content)?;
         let folder = images.as_os_str().as_bytes().to_vec();
         Ok(Shared { folder, probe: String::from(PROBE), content })
     }

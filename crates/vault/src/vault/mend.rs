@@ -9,8 +9,9 @@ use crate::disk::Disk;
 use crate::files;
 use crate::geometry::{CHUNK_BYTES, Cell, Geometry, Part};
 use crate::member::{Member, MemberError};
-use crate::record::{self, Commit, Hash, Identity, Prepared, Summary, hash};
+use crate::record::{self, Commit, Hash, Identity, MAX_RECORD_BYTES, Prepared, Summary, hash};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What was found, and done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,13 +55,62 @@ impl<D: Disk> Vault<D> {
 
     /// Takes an empty folder as a member that is lost. `mend` gives it what it lacks.
     pub fn replace(&mut self, node: u32, disk: D) -> Result<(), VaultError> {
+        let identity = self.lost(node)?;
+        self.take(Member::create(disk, identity).map_err(of(node))?)
+    }
+
+    /// Takes back a member whose own records (`vault`, `dropped`) do not hold: they are written
+    /// anew, and the rest is checked by `mend`. Returns which node it was. One that has nothing
+    /// else becomes `otherwise`.
+    pub fn readmit(&mut self, disk: D, otherwise: Option<u32>) -> Result<u32, VaultError> {
+        let (own, holds_data) = self.whose(&disk)?;
+        let node = own.or(otherwise.filter(|_| !holds_data)).ok_or(VaultError::Nobodys)?;
+        let identity = self.lost(node)?;
+        self.take(Member::establish(disk, identity).map_err(of(node))?)?;
+        Ok(node)
+    }
+
+    /// Whose storage it is by those records that hold, and whether it holds parts of generations.
+    fn whose(&self, disk: &D) -> Result<(Option<u32>, bool), VaultError> {
+        let most = MAX_RECORD_BYTES as u64;
+        let mut nodes = BTreeSet::new();
+        if let Some(bytes) = disk.read(files::IDENTITY, most)?
+            && let Ok(identity) = record::decode::<Identity>(&bytes)
+        {
+            if identity.vault != self.id {
+                return Err(VaultError::Other(identity.node));
+            }
+            nodes.insert(identity.node);
+        }
+        let mut holds_data = false;
+        for name in disk.names()? {
+            let Some((_, kind)) = files::parse(&name) else { continue };
+            holds_data = true;
+            if kind == "prepared"
+                && let Some(bytes) = disk.read(&name, most)?
+                && let Ok(prepared) = record::decode::<Prepared>(&bytes)
+                && prepared.vault == self.id
+            {
+                nodes.insert(prepared.summary.node);
+            }
+        }
+        let one = nodes.first().copied().filter(|_| nodes.len() == 1);
+        Ok((one, holds_data))
+    }
+
+    /// What a member is that is not there.
+    fn lost(&self, node: u32) -> Result<Identity, VaultError> {
         self.changes()?;
         if self.members.contains_key(&node) || !self.places.iter().any(|p| p.node == node) {
             return Err(VaultError::NoMember(node));
         }
         let (scheme, places) = (self.scheme, self.places.clone());
-        let identity = Identity { vault: self.id, node, scheme, places };
-        let mut member = Member::create(disk, identity).map_err(of(node))?;
+        Ok(Identity { vault: self.id, node, scheme, places })
+    }
+
+    /// A member is there again.
+    fn take(&mut self, mut member: Member<D>) -> Result<(), VaultError> {
+        let node = member.node();
         for other in self.members.values() {
             member.learn(&other.dropped).map_err(of(node))?;
         }
@@ -185,10 +235,13 @@ impl<D: Disk> Vault<D> {
         let (prepared, record) = (record::encode(&prepared)?, record::encode(commit)?);
         let has_table = self.tables(generation, node)?.parity.is_some();
         let member = self.member(node)?;
-        let whole = has_table
-            && mended.repaired == 0
-            && member.disk.bytes(&files::commit(generation)).ok().flatten().is_some();
-        if whole {
+        let most = MAX_RECORD_BYTES as u64;
+        let holds = |name: &str, bytes: &Vec<u8>| {
+            member.disk.read(name, most).ok().flatten().as_ref() == Some(bytes)
+        };
+        let has_records = holds(&files::prepared(generation), &prepared)
+            && holds(&files::commit(generation), &record);
+        if has_table && has_records && mended.repaired == 0 {
             return Ok(());
         }
         if hash(table) != summary.parity_hash {

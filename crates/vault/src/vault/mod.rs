@@ -51,6 +51,10 @@ pub enum VaultError {
     NoGeneration(u64),
     #[error("node {0} is no member of the vault, or is not there")]
     NoMember(u32),
+    #[error(
+        "which member it was cannot be told: move what is in it away, and give the empty folder"
+    )]
+    Nobodys,
     #[error("the vault was opened only to look into it")]
     OnlyLooking,
     #[error(transparent)]
