@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -44,7 +44,8 @@ impl Printed {
     /// Goes on with the file if there is one.
     fn open(path: &Path) -> Printed {
         let mut options = File::options();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path).ok();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path).ok();
         Printed { file, bytes: HashMap::new() }
     }
 

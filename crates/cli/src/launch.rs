@@ -499,7 +499,7 @@ fn spawn_daemon(
     saved: Option<&SavedJob>,
 ) -> Result<Child, Failure> {
     let mut log = File::options();
-    let log = log.append(true).create(true).open(folder.path.join(home::LOG));
+    let log = log.append(true).create(true).mode(0o600).open(folder.path.join(home::LOG));
     let log = log.context("daemon's log")?;
     let (console_fd, lock_fd) = (console.as_raw_fd(), folder.lock.as_raw_fd());
     let mut command = Command::new(binary);

@@ -4,9 +4,9 @@
 //! to root, and nobody else can write to it or put something else in its place (as sshd's
 //! `StrictModes` has it).
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Others may write.
@@ -74,6 +74,11 @@ pub fn check_private_home(path: &Path) -> Result<(), Untrusted> {
         }
     }
     Ok(())
+}
+
+/// As `fs::create_dir`, for its owner alone.
+pub fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
 }
 
 /// As `File::create`, for its owner alone.

@@ -55,7 +55,7 @@ def gone(folder):
 def hungry(group, most):
     """Rank 1 is in the small group, and takes so many MiB."""
     script = 'if [ "$EYRIE_RANK" = 1 ]; then echo $$ > "$0"; fi; exec "$@"'
-    return ["sh", "-c", script, group, program("hungry"), "1", str(most)]
+    return ["sh", "-c", script, group, *program("hungry"), "1", str(most)]
 
 
 def dies_for_memory(options):
@@ -145,7 +145,8 @@ def test_nothing_of_a_job_is_open_to_others_whatever_the_umask():
         job.kill_nodes(1)
         job.wait_event("restored")
         job.wait_event("flushed", count=job.count("flushed") + 1)
-        assert open_to_others(os.path.join(job.home, "jobs")) == [], job.report()
+        found = open_to_others(os.path.join(job.home, "jobs"))
+        assert not found, f"{found}\n{job.report()}"
         job.ends_as("heat")
 
 

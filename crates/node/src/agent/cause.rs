@@ -1,8 +1,8 @@
 //! Why a signal ended a process, where the kernel tells: out of memory, or with a core file or not.
 //!
-//! Kept true: a process counts as killed for memory only if the kernel's counter of such kills, of
-//! its control group or else of the machine, has grown while it ran (`memory.events`,
-//! `memory.oom_control`, `/proc/vmstat`).
+//! Kept true: a process counts as killed for memory only if the kernel's counters of such kills, of
+//! the machine and of its control group, have grown while it ran (`/proc/vmstat`, `memory.events`,
+//! `memory.oom_control`).
 
 use eyrie_control::Death;
 use std::fs;
@@ -40,19 +40,22 @@ impl Before {
     /// Why a process was killed that was not collected yet, if it was for memory.
     pub fn memory(&self, pid: libc::pid_t) -> Option<String> {
         let now = Before::of(pid);
-        if let Some((group, kills)) = &now.group {
-            // It may have gone to another group meanwhile, of which nothing is known.
-            let before = self.group.as_ref().filter(|(same, _)| same == group)?;
-            if *kills <= before.1 {
-                return None;
-            }
-            return Some(match group.limit_bytes() {
-                Some(bytes) => format!("killed for memory: the cgroup allows {}", megabytes(bytes)),
-                None => String::from("killed for memory: the machine has no more"),
-            });
+        // This counts those of all groups, too.
+        if !now.machine.zip(self.machine).is_some_and(|(now, before)| now > before) {
+            return None;
         }
-        let grown = now.machine.zip(self.machine).is_some_and(|(now, before)| now > before);
-        grown.then(|| String::from("killed for memory: the machine has no more"))
+        let Some((group, kills)) = now.group else {
+            return Some(String::from("killed for memory: the machine has no more"));
+        };
+        // It may have gone to another group since.
+        let before = self.group.as_ref().filter(|(same, _)| *same == group).map_or(0, |b| b.1);
+        if kills <= before {
+            return None;
+        }
+        Some(match group.limit_bytes() {
+            Some(bytes) => format!("killed for memory: the cgroup allows {}", megabytes(bytes)),
+            None => String::from("killed for memory: the machine has no more"),
+        })
     }
 }
 

@@ -238,7 +238,7 @@ impl Pass {
         let anew = self.images.join(own);
         // One that was broken off may have left something.
         let _ = std::fs::remove_dir_all(&anew);
-        let made = std::fs::create_dir(&anew);
+        let made = eyrie_image::create_private_dir(&anew);
         let result = made.map_err(|e| e.to_string()).and_then(|()| self.fetch(it, bad, &anew));
         let _ = std::fs::remove_dir_all(&anew);
         result

@@ -11,6 +11,7 @@ use crate::depot::{Brought, Depot as Place, There};
 use crate::home;
 use crate::saved::SavedJob;
 use eyrie_control::{EventKind, SavedTo, StoredFile};
+use eyrie_image::create_private_dir;
 use eyrie_objects::Place as Url;
 use eyrie_vault::seal::Key;
 use std::fs;
@@ -249,9 +250,9 @@ impl Job {
         let staged = folder.join(format!("{STAGED}{}", self.flush.depot.staged));
         // Of a controller that is dead.
         let _ = fs::remove_dir_all(&staged);
-        fs::create_dir(&staged)?;
+        create_private_dir(&staged)?;
         let (from, images) = (folder.join(home::IMAGES), staged.join(home::IMAGES));
-        fs::create_dir(&images)?;
+        create_private_dir(&images)?;
         let stored = archive::stored_ranks(state);
         let mut needed = archive::needed(&state.ranks);
         needed.retain(|(rank, _)| !stored.contains(rank));
