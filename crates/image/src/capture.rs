@@ -221,7 +221,7 @@ pub(crate) fn twin_state(
     let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
     let switches = switches::ask(twin, agent, &snapshot.switches)?;
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
-    let mut ranges = placement::of_mappings(agent, &snapshot.maps)?;
+    let mut ranges = placement::of_mappings(agent, &snapshot.maps, twin != pid)?;
     ranges.extend(snapshot.kept);
     ranges.sort_by_key(|r| r.start);
     ranges.dedup();

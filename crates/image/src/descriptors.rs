@@ -14,6 +14,7 @@ use crate::inet::Patience;
 use crate::lend::{self, Lender};
 use crate::locks;
 use crate::named::Named;
+use crate::open_files;
 use crate::orphans::{DELETED, Orphans};
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
@@ -226,6 +227,7 @@ impl Survey {
             })?);
         }
         number(&mut all);
+        open_files::refuse_too_many(open_files::distinct(all.iter().map(|o| o.id)))?;
         let family = Rc::new(RefCell::new(pids.to_vec()));
         let between = Arc::clone(between);
         let (named, processes) = (Named::of(pids, &all)?, pids.iter().copied().collect());

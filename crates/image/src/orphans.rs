@@ -14,7 +14,7 @@ use crate::procfs::{self, Mapping};
 use crate::spans::Spans;
 use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_id};
 use crate::system_v;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -46,7 +46,7 @@ struct Found {
 
 /// All of a process, each known by device and inode.
 #[derive(Debug, Clone, Default)]
-pub struct Orphans(Vec<Found>);
+pub struct Orphans(Vec<Found>, HashMap<Inode, usize>);
 
 /// Device number as `/proc/PID/maps` has it.
 pub fn device(dev: u64) -> u64 {
@@ -117,6 +117,7 @@ impl Orphans {
         let id = orphan_id(dev, ino);
         let orphan = Orphan { id, kind, mode: 0o600, bytes: 0, page_shift: 12, held: true };
         self.0.push(Found { orphan, dev, ino, fd: None, maps: Vec::new() });
+        self.1.insert((dev, ino), self.0.len() - 1);
         Ok(self.0.len() - 1)
     }
 
@@ -160,7 +161,7 @@ impl Orphans {
 
     /// The index of the one that is file `ino` of device `dev`.
     pub fn index(&self, dev: u64, ino: u64) -> Option<usize> {
-        self.0.iter().position(|f| f.dev == dev && f.ino == ino)
+        self.1.get(&(dev, ino)).copied()
     }
 
     /// Finds out what they are, and opens them as far as that can be done from outside. Of what is

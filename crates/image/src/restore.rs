@@ -24,7 +24,7 @@ use crate::locks;
 use crate::memory;
 use crate::placement::Here;
 use crate::plan::{self, Placed, Plan};
-use crate::plan_files;
+use crate::open_files;
 use crate::posix_timers::{self, Caller};
 use crate::processor;
 use crate::procfs::{self, Mapping};
@@ -40,6 +40,7 @@ use crate::twin::reap;
 use crate::vacating;
 use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -176,8 +177,6 @@ struct Part<'a> {
     reopened: Reopened,
     plan: File,
     placed: Placed,
-    /// Number that the plan's descriptor has in the process.
-    plan_fd: u64,
     options: &'a RestoreOptions,
 }
 
@@ -202,15 +201,16 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         Account::Alive(image) => Some(*image),
         _ => None,
     });
-    let mut reopener =
-        Reopener::new(&spec.stdio, &spec.segments, &spec.options, &alive.collect::<Vec<_>>());
+    let alive: Vec<&Image> = alive.collect();
+    let _room = open_files::Room::for_restore(alive.iter().map(|image| &image.state))?;
+    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &spec.options, &alive);
     let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
-    let base = parts.first().map_or(0, |part| part.placed.base);
+    let states: Vec<&State> = alive.iter().map(|image| &image.state).collect();
     let start = Start {
         program: spec.restorer,
         descriptors: &given,
-        base: base as RawFd,
+        limit: open_files::needed_of_process(&states, &given),
         pid: image.state.pid,
         only_this: accounts.len() > 1,
         clocks: clocks::wanted(&image.state),
@@ -226,8 +226,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
-    let places = (given.as_slice(), base);
-    skeleton::make((tracee, site(pid)?), &accounts, &reopener.pidfds, places, &mut made)?;
+    skeleton::make((tracee, site(pid)?), &accounts, &reopener.pidfds, &mut made)?;
     fault::point(fault::FAMILY_MADE)?;
     let mut alive: Vec<&mut Child> = made.iter_mut().flatten().filter(|c| !c.ended).collect();
     for (child, part) in alive.iter_mut().zip(&parts) {
@@ -322,7 +321,7 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
     let own = own_maps(pid)?;
     let plan = plan::plan(state, &part.image.extents, &part.placed, &own, &vdso, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
+    carry_out(tracee, &plan, &part.plan, || {
         vdso::fill(&vdso, pid)?;
         let late = lazy.begin(tracee);
         let now = |address| !within(&late, address);
@@ -358,14 +357,13 @@ fn memfd() -> Result<File, RestoreError> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Opens what the processes had open, and numbers the descriptors that the first one is given for
-/// itself and for all others.
+/// Opens what the processes had open. Returns the descriptors that all of them need.
 fn place<'a>(
     accounts: &[(Member, Account<'a>)],
     spec: &'a RestoreSpec<'_>,
     reopener: &mut Reopener<'_>,
 ) -> Result<(Vec<RawFd>, Vec<Part<'a>>), RestoreError> {
-    let mut given: Vec<RawFd> = Vec::new();
+    let mut given: BTreeSet<RawFd> = BTreeSet::new();
     let mut parts: Vec<Part<'a>> = Vec::new();
     for (_, account) in accounts {
         let Account::Alive(image) = account else { continue };
@@ -373,51 +371,43 @@ fn place<'a>(
         fault::point(fault::FILES_REOPENED)?;
         let plan = memfd()?;
         let placed = place_one(image, &reopened, spec, !parts.is_empty(), &mut given)?;
-        given.push(plan.as_raw_fd());
-        let plan_fd = given.len() as u64 - 1;
-        parts.push(Part { image, reopened, plan, placed, plan_fd, options: &spec.options });
+        given.insert(plan.as_raw_fd());
+        parts.push(Part { image, reopened, plan, placed, options: &spec.options });
     }
     reopener.settle()?;
-    let used = parts.iter().map(|part| plan_files::highest(&part.image.state)).max().unwrap_or(0);
-    let ours = given.iter().copied().max().unwrap_or(0) as u64;
-    let base = used.max(ours) + 1;
-    for part in &mut parts {
-        part.placed.shift(base);
-        part.plan_fd += base;
-    }
-    Ok((given, parts))
+    Ok((given.into_iter().collect(), parts))
 }
 
-/// Numbers the descriptors of one process, counted from where they will begin.
+/// The descriptors of one process.
 fn place_one(
     image: &Image,
     reopened: &Reopened,
     spec: &RestoreSpec<'_>,
     child: bool,
-    given: &mut Vec<RawFd>,
+    given: &mut BTreeSet<RawFd>,
 ) -> Result<Placed, RestoreError> {
-    let mut slot = |fd: RawFd| {
-        given.push(fd);
-        given.len() as u64 - 1
+    let mut give = |fd: RawFd| {
+        given.insert(fd);
+        fd as u64
     };
-    let descriptions = reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
-    let files = reopened.files.iter().map(|&fd| slot(fd)).collect();
+    let descriptions = reopened.descriptions.iter().map(|fd| fd.map(&mut give)).collect();
+    let files = reopened.files.iter().map(|&fd| give(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
         segments.push(match &r.backing {
             Backing::Segment { name, .. } => {
-                Some(slot(reopen::segment(&spec.segments, name)?.as_raw_fd()))
+                Some(give(reopen::segment(&spec.segments, name)?.as_raw_fd()))
             }
             Backing::Orphan { orphan, .. } => {
                 let writable = r.flags & region::MAY_WRITE != 0;
-                reopened.orphans[*orphan as usize].fd(writable).map(&mut slot)
+                reopened.orphans[*orphan as usize].fd(writable).map(&mut give)
             }
             _ => None,
         });
     }
     let attached = reopened.orphans.iter().map(|orphan| orphan.number()).collect();
     let policies = Here::of(&image.state.placement);
-    Ok(Placed { base: 0, descriptions, files, segments, attached, child, policies })
+    Ok(Placed { descriptions, files, segments, attached, child, policies })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
@@ -444,7 +434,6 @@ fn carry_out(
     tracee: Tracee,
     plan: &Plan,
     file: &File,
-    plan_fd: u64,
     fill: impl FnOnce() -> Result<(), RestoreError>,
 ) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
@@ -456,7 +445,7 @@ fn carry_out(
     };
     write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
     let mut regs = tracee.regs()?;
-    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, plan.area.plan());
+    (regs.rdi, regs.rsi, regs.rdx) = (file.as_raw_fd() as u64, bytes, plan.area.plan());
     tracee.set_regs(&regs)?;
     let next_stop = || {
         tracee.resume(0)?;
