@@ -40,6 +40,8 @@ struct Found {
     ino: u64,
     /// A descriptor of it.
     fd: Option<u32>,
+    /// Whether it is the program's file.
+    exe: bool,
     /// Where it is mapped.
     maps: Vec<Mapping>,
 }
@@ -93,9 +95,15 @@ fn kind(path: &[u8], file: Inode, named: &Named) -> Result<Option<OrphanKind>, &
 }
 
 impl Orphans {
-    /// Those that a process has mapped.
-    pub fn of_mappings(maps: &[Mapping], named: &Named) -> Result<Orphans, CaptureError> {
+    /// Those that a process has mapped, and its program's file, the first one, if that is gone or
+    /// another one is in its place.
+    pub fn of_mappings(
+        pid: libc::pid_t,
+        maps: &[Mapping],
+        named: &Named,
+    ) -> Result<Orphans, CaptureError> {
         let mut all = Orphans::default();
+        all.add_program(pid)?;
         for m in maps.iter().filter(|m| m.shared && !m.is_special()) {
             let refuse = |what: &str| CaptureError::Mapping { start: m.start, what: what.into() };
             if let Some(kind) = kind(&m.path, (m.dev, m.ino), named).map_err(refuse)? {
@@ -104,6 +112,20 @@ impl Orphans {
             }
         }
         Ok(all)
+    }
+
+    fn add_program(&mut self, pid: libc::pid_t) -> Result<(), CaptureError> {
+        let shown = procfs::link(pid, "exe")?;
+        let is = |path: &Path| fs::metadata(path).map(|m| (device(m.dev()), m.ino())).ok();
+        let Some((dev, ino)) = is(Path::new(&format!("/proc/{pid}/exe"))) else { return Ok(()) };
+        if !shown.starts_with(b"/") || is(Path::new(OsStr::from_bytes(&shown))) == Some((dev, ino))
+        {
+            return Ok(());
+        }
+        let path = shown.strip_suffix(DELETED).unwrap_or(&shown).to_vec();
+        let i = self.add(dev, ino, OrphanKind::Deleted { path })?;
+        self.0[i].exe = true;
+        Ok(())
     }
 
     fn add(&mut self, dev: u64, ino: u64, kind: OrphanKind) -> Result<usize, CaptureError> {
@@ -116,7 +138,7 @@ impl Orphans {
         }
         let id = orphan_id(dev, ino);
         let orphan = Orphan { id, kind, mode: 0o600, bytes: 0, page_shift: 12, held: true };
-        self.0.push(Found { orphan, dev, ino, fd: None, maps: Vec::new() });
+        self.0.push(Found { orphan, dev, ino, fd: None, exe: false, maps: Vec::new() });
         self.1.insert((dev, ino), self.0.len() - 1);
         Ok(self.0.len() - 1)
     }
@@ -257,7 +279,8 @@ fn open(pid: libc::pid_t, found: &Found) -> Option<File> {
     let map = |m: &Mapping| format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
     let system_v = matches!(found.orphan.kind, OrphanKind::SystemV { .. });
     let by_map = found.maps.first().filter(|_| !system_v).map(map);
-    by_fd.into_iter().chain(by_map).find_map(|path| {
+    let by_exe = found.exe.then(|| format!("/proc/{pid}/exe"));
+    by_fd.into_iter().chain(by_exe).chain(by_map).find_map(|path| {
         let file = open_here(Path::new(&path)).ok()?;
         let meta = file.metadata().ok()?;
         (meta.ino() == found.ino && meta.is_file()).then_some(file)

@@ -44,8 +44,8 @@ const ADVICE: [(u32, i32); 8] = [
 
 /// Numbers of the descriptors that the child was born with: those of the one who restores it.
 pub struct Placed {
-    /// For each description; `None` for those that the process opens itself.
-    pub descriptions: Vec<Option<u64>>,
+    /// For each description.
+    pub descriptions: Vec<u64>,
     /// For each mapped file.
     pub files: Vec<u64>,
     /// For each region, the segment behind it.

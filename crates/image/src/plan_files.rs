@@ -5,8 +5,7 @@ use crate::epoll;
 use crate::locks;
 use crate::plan::{Placed, Plan};
 use crate::plan_moves::{Table, Wanted};
-use crate::reopen::{OPEN_FLAGS, own_proc_file};
-use crate::state::{Description, Descriptor, Owner, State, Target};
+use crate::state::{Description, Owner, State, Target};
 use crate::terminals;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,13 +41,12 @@ fn taken(state: &State) -> BTreeSet<u64> {
 pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::pid_t) -> Mapped {
     let mut wanted = BTreeMap::new();
     for d in &state.descriptors {
-        if let Some(source) = placed.descriptions[d.description as usize] {
-            wanted.insert(u64::from(d.fd), Wanted { source, cloexec: d.cloexec });
-        }
+        let source = placed.descriptions[d.description as usize];
+        wanted.insert(u64::from(d.fd), Wanted { source, cloexec: d.cloexec });
     }
     let kept: BTreeSet<u64> =
         placed.files.iter().copied().chain(placed.segments.iter().flatten().copied()).collect();
-    let born = kept.iter().copied().chain(placed.descriptions.iter().flatten().copied());
+    let born = kept.iter().copied().chain(placed.descriptions.iter().copied());
     let mut table = Table::new(plan, born.collect(), taken(state));
     let moved = table.make_way(plan, &kept, &wanted);
     let now = |fd: u64| moved.get(&fd).copied().unwrap_or(fd);
@@ -58,11 +56,6 @@ pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::p
     for d in &state.descriptors {
         let (fd, i) = (u64::from(d.fd), d.description as usize);
         let description = &state.descriptions[i];
-        match (placed.descriptions[i], places[i]) {
-            (Some(_), _) => {}
-            (None, Some(first)) => table.copy(plan, first, fd, d.cloexec),
-            (None, None) => open_own(plan, &mut table, state, description, d),
-        }
         let first = places[i].is_none();
         places[i].get_or_insert(fd);
         if matches!(description.target, Target::Stdio { .. }) {
@@ -97,37 +90,6 @@ fn locks(plan: &mut Plan, state: &State) {
         let holder = state.descriptors.iter().find(|d| d.description as usize == i);
         let Some(fd) = holder.map(|d| u64::from(d.fd)) else { continue };
         description.locks.iter().for_each(|lock| locks::take(plan, fd, lock));
-    }
-}
-
-/// Opens what only the process itself can open: a file of its own `/proc` folder. It gets the
-/// lowest number that is free.
-fn open_own(
-    plan: &mut Plan,
-    table: &mut Table,
-    state: &State,
-    file: &Description,
-    descriptor: &Descriptor,
-) {
-    let Target::File { id, .. } = &file.target else { return };
-    let (fd, free) = (u64::from(descriptor.fd), table.lowest());
-    let name = format!("open file descriptor {fd} again");
-    let kept = libc::O_ACCMODE | OPEN_FLAGS;
-    let rest = own_proc_file(state, &id.path).unwrap_or_default();
-    let path = plan.text(&[b"/proc/self", rest].concat());
-    let flags = u64::from(file.flags & kept as u32) | libc::O_CLOEXEC as u64;
-    let at_cwd = libc::AT_FDCWD as u64;
-    plan.exact(name.clone(), libc::SYS_openat, &[at_cwd, path, flags, 0], free);
-    table.opened(free);
-    if file.offset != 0 {
-        let args = [free, file.offset, libc::SEEK_SET as u64];
-        plan.step(name.clone(), libc::SYS_lseek, &args);
-    }
-    if free != fd {
-        table.copy(plan, free, fd, descriptor.cloexec);
-        table.close(plan, free);
-    } else if !descriptor.cloexec {
-        plan.step(name, libc::SYS_fcntl, &[fd, libc::F_SETFD as u64, 0]);
     }
 }
 

@@ -41,11 +41,6 @@ impl Table {
         self.used_below
     }
 
-    /// The number that the kernel gives to what is opened now.
-    pub fn lowest(&self) -> u64 {
-        (0..).find(|n| !self.open.contains(n)).unwrap_or(0)
-    }
-
     /// Copies a descriptor. What had the number before is closed.
     pub fn copy(&mut self, plan: &mut Plan, from: u64, to: u64, cloexec: bool) {
         let flags = if cloexec { CLOSE_ON_EXEC } else { 0 };
@@ -60,17 +55,14 @@ impl Table {
         to
     }
 
-    /// Notes that a number was opened.
-    pub fn opened(&mut self, number: u64) {
-        self.open.insert(number);
-    }
-
+    /// Closes one.
     pub fn close(&mut self, plan: &mut Plan, number: u64) {
         plan.step("close a spare descriptor", libc::SYS_close, &[number]);
         self.open.remove(&number);
         self.used_below = self.used_below.min(number);
     }
 
+    /// Whether a number is in use.
     pub fn has(&self, number: u64) -> bool {
         self.open.contains(&number)
     }

@@ -25,8 +25,10 @@ use crate::memory;
 use crate::placement::Here;
 use crate::plan::{self, Placed, Plan};
 use crate::open_files;
+use crate::orphans::DELETED;
 use crate::posix_timers::{self, Caller};
 use crate::processor;
+use crate::procfiles;
 use crate::procfs::{self, Mapping};
 use crate::relock;
 use crate::reopen::{self, Reopened, Reopener};
@@ -34,7 +36,7 @@ use crate::rethread::{self, Made};
 use crate::rewire::MadeSockets;
 use crate::skeleton;
 use crate::spawn::{self, Start, Started};
-use crate::state::{Backing, Pending, State, Thread, region};
+use crate::state::{Backing, OrphanKind, Pending, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
 use crate::vacating;
@@ -390,7 +392,7 @@ fn place_one(
         given.insert(fd);
         fd as u64
     };
-    let descriptions = reopened.descriptions.iter().map(|fd| fd.map(&mut give)).collect();
+    let descriptions = reopened.descriptions.iter().map(|&fd| give(fd)).collect();
     let files = reopened.files.iter().map(|&fd| give(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
@@ -511,10 +513,14 @@ fn forget_restorer(
     leave(area.base, room)?;
     rethread::make(tracee, state, site, room, &part.placed.policies, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
-    posix_timers::restore(&Caller { threads: &child.threads(), site, room }, state)?;
+    let threads = child.threads();
+    let caller = Caller { threads: &threads, site, room };
+    posix_timers::restore(&caller, state)?;
+    procfiles::restore(&caller, state)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
-    let mut path = state.exe.clone();
+    let gone = program_that_is_gone(state).and_then(|i| part.reopened.orphans[i].as_program());
+    let mut path = gone.map_or_else(|| state.exe.clone(), String::into_bytes);
     path.push(0);
     if memory::write_exact(tracee.0, room, &path).is_ok() {
         let open = [libc::AT_FDCWD as u64, room, libc::O_RDONLY as u64];
@@ -530,6 +536,13 @@ fn forget_restorer(
         }
     }
     leave(room, area.end())
+}
+
+/// The program's file among the shared objects, if it has no path: the first one of that name.
+fn program_that_is_gone(state: &State) -> Option<usize> {
+    let name = state.exe.strip_suffix(DELETED).unwrap_or(&state.exe);
+    let is_it = |kind: &OrphanKind| matches!(kind, OrphanKind::Deleted { path } if path == name);
+    state.orphans.iter().position(|orphan| is_it(&orphan.kind))
 }
 
 /// The number of a thread is in its libc's memory too.

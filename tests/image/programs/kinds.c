@@ -426,7 +426,8 @@ static Look look(int fd) {
     CHECK(fstat(fd, &s) == 0);
     l.mode = s.st_mode & S_IFMT;
     l.device = S_ISCHR(s.st_mode) && major(s.st_rdev) == 1 ? (long)s.st_rdev : 0;
-    l.status = fcntl(fd, F_GETFL);
+    // How a file was found is of no concern to one that has it.
+    l.status = fcntl(fd, F_GETFL) & ~(O_NOFOLLOW | (S_ISREG(s.st_mode) ? O_TMPFILE : 0));
     l.flag = fcntl(fd, F_GETFD);
     l.offset = lseek(fd, 0, SEEK_CUR);
     if (S_ISREG(s.st_mode) && s.st_size > 0 && !(l.status & O_PATH)) {
