@@ -475,7 +475,10 @@ fn file(this: &Open, known: &Known) -> Result<Target, CaptureError> {
         return Err(refused(this, format!("of the kind {}", this.shown())));
     }
     procfiles::refuse_stranger(this, &known.processes)?;
-    if let Some(mount) = this.info.number("mnt_id", 10).filter(|id| !known.mounts.has(*id)) {
+    // Others may have been opened in another namespace, and be what their paths say all the same.
+    let is_mount = this.info.flags as i32 & libc::O_PATH != 0 && this.meta.is_dir();
+    let mount = this.info.number("mnt_id", 10).filter(|_| is_mount);
+    if let Some(mount) = mount.filter(|id| !known.mounts.has(*id)) {
         let what = format!("{} of a mount ({mount}) that is attached nowhere", this.shown());
         return Err(refused(this, what));
     }

@@ -103,6 +103,8 @@ mod lazy;
 mod lend;
 mod load;
 mod locks;
+#[cfg(test)]
+mod many_mappings_tests;
 mod mapped;
 mod meanwhile;
 mod memory;

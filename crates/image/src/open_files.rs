@@ -1,19 +1,20 @@
-//! Room for descriptors: how many a restart takes, and the limit on them.
+//! Room for descriptors and mappings: how many a restart takes, and the limits on them.
 //!
 //! What a process has open is opened by the one who restores it, so that one needs as many, besides
 //! its own. Soft limits are raised for that as far as they may be, hard ones where there is the
-//! privilege. Whether that will do is known when an image is taken, and then it is refused.
+//! privilege. Of mappings the restorer has a few besides those of the process. Whether that will do
+//! is known when an image is taken, and then it is refused.
 
 use crate::error::{CaptureError, RestoreError};
 use crate::plan_files;
-use crate::state::State;
+use crate::state::{Description, State, Target};
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::fd::RawFd;
 
-/// Descriptors that a restart takes besides those that are counted: the images of a family and what
-/// they build on, plans, files that are looked at.
-const OTHERS: u64 = 48;
+/// Descriptors that a restart takes besides those that are counted: files that an image builds on,
+/// and what is looked at for a moment.
+const OTHERS: u64 = 8;
 
 fn limit() -> libc::rlimit64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
@@ -54,7 +55,10 @@ fn counted<'a>(states: impl Iterator<Item = &'a State>) -> u64 {
     let (mut descriptions, mut orphans) = (HashSet::new(), HashSet::new());
     let mut others = OTHERS;
     for state in states {
-        descriptions.extend(state.descriptions.iter().map(|d| d.id));
+        // Streams and segments are there already.
+        let given =
+            |d: &&Description| matches!(d.target, Target::Stdio { .. } | Target::Segment { .. });
+        descriptions.extend(state.descriptions.iter().filter(|d| !given(d)).map(|d| d.id));
         orphans.extend(state.orphans.iter().map(|o| o.id));
         // Each process has a plan, and an image.
         others += state.files.len() as u64 + 2;
@@ -122,13 +126,38 @@ pub fn refuse_too_many(descriptions: usize) -> Result<(), CaptureError> {
 
 /// The same of one of which all is known.
 pub fn refuse_without_room(state: &State) -> Result<(), CaptureError> {
+    refuse_too_many_mappings(state)?;
     let highest = plan_files::highest(state) + 1;
     refuse((own() + counted(std::iter::once(state))).max(highest))
 }
 
+/// Mappings of the restorer, and such as are two for a moment.
+const OTHER_MAPPINGS: usize = 32;
+
+fn refuse_too_many_mappings(state: &State) -> Result<(), CaptureError> {
+    let limit = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    refuse_mappings(state.regions.len() + state.specials.len(), limit.trim().parse().ok())
+}
+
+fn refuse_mappings(mappings: usize, limit: Option<usize>) -> Result<(), CaptureError> {
+    let needed = mappings + OTHER_MAPPINGS;
+    match limit.filter(|&limit| limit < needed) {
+        None => Ok(()),
+        Some(limit) => Err(CaptureError::NotRestartable(format!(
+            "it has {mappings} mappings, restarting it takes {needed} for a moment, and \
+             vm.max_map_count is {limit} here: raise it (sysctl vm.max_map_count={})",
+            needed.next_power_of_two().max(limit.saturating_mul(2))
+        ))),
+    }
+}
+
 fn refuse(needed: u64) -> Result<(), CaptureError> {
     let limit = attainable(needed);
-    if limit >= needed { Ok(()) } else { Err(CaptureError::NotRestartable(too_many(needed, limit))) }
+    if limit >= needed {
+        Ok(())
+    } else {
+        Err(CaptureError::NotRestartable(too_many(needed, limit)))
+    }
 }
 
 /// Distinct descriptions among these.
@@ -148,6 +177,14 @@ mod tests {
         let error = refuse_too_many(1 << 31).unwrap_err().to_string();
         assert!(error.contains("ulimit -Hn") && error.contains("restart"), "{error}");
         assert!(refuse_without_room(&state()).is_ok());
+    }
+
+    #[test]
+    fn mappings_need_room_for_those_of_the_restorer() {
+        assert!(refuse_mappings(65_498, Some(65_530)).is_ok());
+        assert!(refuse_mappings(65_499, None).is_ok());
+        let error = refuse_mappings(65_499, Some(65_530)).unwrap_err().to_string();
+        assert!(error.contains("sysctl vm.max_map_count=131060"), "{error}");
     }
 
     #[test]

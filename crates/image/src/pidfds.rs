@@ -70,8 +70,8 @@ impl Pidfd {
         Pidfd { stand_in, pid, flags: description.flags & FLAGS }
     }
 
-    /// Opens it by `call`, a system call in the name of the process `first`, which has what stands in
-    /// its place under our number.
+    /// Opens it by `call`, a system call in the name of the process `first`, which has what stands
+    /// in its place under our number.
     pub fn open(
         &self,
         members: &[Member],

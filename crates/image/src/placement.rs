@@ -28,8 +28,8 @@ const WORDS: usize = NODES as usize / 64;
 pub(crate) const MAX_NODES_BYTES: usize = WORDS * 8;
 /// Most mappings that a process stands still for to be asked about: 30 ms.
 const MAX_ASKED: usize = 2048;
-/// Most that a twin is asked about one by one. Each answer takes eight turns of the scheduler, which
-/// on a busy machine are long.
+/// Most that a twin is asked about one by one. Each answer takes eight turns of the scheduler,
+/// which on a busy machine are long.
 const MAX_ASKED_TWIN: usize = 256;
 const MPOL_F_ADDR: u64 = 2;
 const MPOL_F_STATIC_NODES: u32 = 1 << 15;
@@ -449,7 +449,10 @@ mod tests {
     fn what_the_kernel_lists_of_all_mappings() {
         let text = b"55d0 default file=/a=b anon=1\n\
             7f00 bind=static:0-1 anon=2\n7f10 interleave:0\nnothing\n7f20 default\n";
-        assert_eq!(listed(text), [(0x55d0, false), (0x7f00, true), (0x7f10, true), (0x7f20, false)]);
+        assert_eq!(
+            listed(text),
+            [(0x55d0, false), (0x7f00, true), (0x7f10, true), (0x7f20, false)]
+        );
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Descriptors go where they are wanted, and hardly more are needed on the way.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -22,17 +24,22 @@ fn carry_out(plan: &Plan, table: &mut BTreeMap<u64, (u64, bool)>) -> usize {
     most
 }
 
+/// A number, which descriptor is to have it, and whether it is closed on exec.
+fn target() -> impl Strategy<Value = (u64, prop::sample::Index, bool)> {
+    (0u64..60, any::<prop::sample::Index>(), any::<bool>())
+}
+
 proptest! {
     #[test]
     fn everything_gets_its_place_and_hardly_more_is_needed(
         there in proptest::collection::btree_set(0u64..60, 1..40),
-        targets in proptest::collection::vec((0u64..60, any::<prop::sample::Index>(), any::<bool>()), 0..50),
+        targets in proptest::collection::vec(target(), 0..50),
         kept in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let sources: Vec<u64> = there.iter().copied().collect();
         let wanted: BTreeMap<u64, Wanted> = targets
             .iter()
-            .map(|(to, from, cloexec)| (*to, Wanted { source: *from.get(&sources), cloexec: *cloexec }))
+            .map(|&(to, from, cloexec)| (to, Wanted { source: *from.get(&sources), cloexec }))
             .collect();
         let kept: BTreeSet<u64> = kept.iter().map(|k| *k.get(&sources)).collect();
         // Each number means itself; strangers are there, too.

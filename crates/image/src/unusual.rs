@@ -53,11 +53,8 @@ pub(crate) fn refuse_unusual(agent: &Agent, status: &Status) -> Result<(), Captu
     if agent.call(libc::SYS_arch_prctl, &[ARCH_GET_CPUID, 0])? == 0 {
         return refuse("has forbidden itself the instruction cpuid (ARCH_SET_CPUID)");
     }
-    let table = agent.ask::<{ TABLE_BYTES as usize / 8 }>(
-        libc::SYS_modify_ldt,
-        &[0, 0, TABLE_BYTES],
-        1,
-    )?;
+    let table =
+        agent.ask::<{ TABLE_BYTES as usize / 8 }>(libc::SYS_modify_ldt, &[0, 0, TABLE_BYTES], 1)?;
     if let Ok(entries) = table
         && entries.iter().any(|&word| word != 0)
     {
