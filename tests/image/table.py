@@ -99,6 +99,9 @@ PROGRAMS = (
     Program("commands.py", ("python",), ready=True, refused_in=ONE_PROCESS),
     Program("attributes.c"),
     Program("execs.c"),
+    Program("selfless.c", ready=True),
+    Program("crowded.c", ready=True),
+    Program("crowded.c", ready=True, args=("200", "child"), refused_in=ONE_PROCESS),
     Program("tcp.c", ready=True, refused="has not accepted yet"),
     Program("tcp.c", ready=True, args=("3000", "early")),
     *(

@@ -47,6 +47,11 @@ impl Agent {
         Agent { tracee: twin, ..*self }
     }
 
+    /// Number of the process.
+    pub fn pid(&self) -> libc::pid_t {
+        self.tracee.0
+    }
+
     /// Makes a call; a negative result is the error.
     pub fn call(&self, nr: libc::c_long, args: &[u64]) -> Result<i64, CaptureError> {
         Ok(self.tracee.syscall(self.site, &self.base, nr, args, &mut None)?)

@@ -402,7 +402,7 @@ impl Sharing {
     ) -> Option<Sharing> {
         let maps = procfs::maps(pid).ok()?;
         let named = Named::of(&[pid], &[]).ok()?;
-        let mut orphans = Orphans::of_mappings(&maps, &named).ok()?;
+        let mut orphans = Orphans::of_mappings(pid, &maps, &named).ok()?;
         let objects: Objects = orphans.open(pid, &mut BTreeSet::new()).ok()?;
         let (ids, present) = (objects.ids().to_vec(), objects.present().ok()?);
         let enough = if tracker.always_ahead() { 1 } else { MAX_COPY_BYTES };

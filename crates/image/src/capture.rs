@@ -28,6 +28,7 @@ use crate::switches;
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError, Tracee};
 use crate::tree;
+use crate::unusual;
 
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_THP_DISABLE: u64 = 42;
@@ -82,6 +83,7 @@ pub(crate) fn freeze_state(
     let mut threads = Vec::new();
     for thread in frozen.threads() {
         threads::refuse_unlike(thread, tracee, &status)?;
+        unusual::refuse_dispatch(thread)?;
         threads.push(threads::read(frozen, thread, &maps, traps_ignored)?);
     }
     let mut pending = threads::pending(tracee, true)?;
@@ -89,13 +91,14 @@ pub(crate) fn freeze_state(
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
-    let mut orphans = Orphans::of_mappings(&maps, &survey.known.named)?;
+    let mut orphans = Orphans::of_mappings(pid, &maps, &survey.known.named)?;
     let files = survey.table(pid, &mut orphans)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
     frozen.scratch = Some(agent.borrowed());
-    let answers = ask(&agent, frozen, &mut threads, &mut pending, &stat);
+    let answers = unusual::refuse_unusual(&agent, &status)
+        .and_then(|()| ask(&agent, frozen, &mut threads, &mut pending, &stat));
     let (timers, posix_timers, kin, policies, switches, attributes) =
         answers.inspect_err(|_| {
             // The error is what counts; a process that is gone has nothing to be given back.
@@ -224,7 +227,7 @@ pub(crate) fn twin_state(
     let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
     let switches = switches::ask(twin, agent, &snapshot.switches)?;
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
-    let mut ranges = placement::of_mappings(agent, &snapshot.maps)?;
+    let mut ranges = placement::of_mappings(agent, &snapshot.maps, twin != pid)?;
     ranges.extend(snapshot.kept);
     ranges.sort_by_key(|r| r.start);
     ranges.dedup();

@@ -14,7 +14,9 @@ use crate::inet::Patience;
 use crate::lend::{self, Lender};
 use crate::locks;
 use crate::named::Named;
+use crate::open_files;
 use crate::orphans::{DELETED, Orphans};
+use crate::procfiles;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
 use crate::trace::Tracee;
@@ -147,8 +149,27 @@ pub struct Known {
     pub between: Arc<Between>,
     /// For what is in flight.
     pub patience: Patience,
+    /// Mounts that there are.
+    pub mounts: Mounts,
     /// All processes that have a place in the images, also those that have ended.
     pub processes: BTreeSet<libc::pid_t>,
+}
+
+/// The mounts of the namespace of this process and those it takes images of, by their numbers.
+#[derive(Default)]
+pub struct Mounts(BTreeSet<u64>);
+
+impl Mounts {
+    fn read() -> Mounts {
+        let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let number = |line: &str| line.split(' ').next()?.parse().ok();
+        Mounts(text.lines().filter_map(number).collect())
+    }
+
+    /// Whether there is one; of a kernel that does not tell nothing is known.
+    fn has(&self, number: u64) -> bool {
+        self.0.is_empty() || self.0.contains(&number)
+    }
 }
 
 /// All that a family of frozen processes has open.
@@ -226,10 +247,12 @@ impl Survey {
             })?);
         }
         number(&mut all);
+        open_files::refuse_too_many(open_files::distinct(all.iter().map(|o| o.id)))?;
         let family = Rc::new(RefCell::new(pids.to_vec()));
         let between = Arc::clone(between);
         let (named, processes) = (Named::of(pids, &all)?, pids.iter().copied().collect());
-        let known = Known { named, between, processes, ..Known::default() };
+        let mounts = Mounts::read();
+        let known = Known { named, between, processes, mounts, ..Known::default() };
         let (orphans, room, called_off) = (BTreeSet::new(), MAX_COPY_BYTES, None);
         let stand = Stand::default();
         Ok(Survey { family, orphans, room, called_off, stand, all, known })
@@ -393,7 +416,7 @@ fn target(
         return Ok(Target::Orphan { orphan });
     }
     match this.kind() {
-        libc::S_IFREG | libc::S_IFDIR => file(this),
+        libc::S_IFREG | libc::S_IFDIR => file(this, known),
         libc::S_IFIFO => {
             let first = this.reads() && known.copied.insert(this.inode());
             match pipes::capture(this, all, first, lender)? {
@@ -447,7 +470,18 @@ fn anonymous(
     }
 }
 
-fn file(this: &Open) -> Result<Target, CaptureError> {
+fn file(this: &Open, known: &Known) -> Result<Target, CaptureError> {
+    if !this.link.starts_with(b"/") {
+        return Err(refused(this, format!("of the kind {}", this.shown())));
+    }
+    procfiles::refuse_stranger(this, &known.processes)?;
+    // Others may have been opened in another namespace, and be what their paths say all the same.
+    let is_mount = this.info.flags as i32 & libc::O_PATH != 0 && this.meta.is_dir();
+    let mount = this.info.number("mnt_id", 10).filter(|_| is_mount);
+    if let Some(mount) = mount.filter(|id| !known.mounts.has(*id)) {
+        let what = format!("{} of a mount ({mount}) that is attached nowhere", this.shown());
+        return Err(refused(this, what));
+    }
     if this.meta.nlink() == 0 {
         return Err(refused(this, format!("a folder that was deleted, {}", this.shown())));
     }

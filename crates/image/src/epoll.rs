@@ -2,11 +2,12 @@
 //!
 //! A registration belongs to a file, not to the number it was made under: the number may be closed
 //! or mean another file by now. `kcmp` tells which file it is. At restore the file is given that
-//! number for the moment of its registration, before the descriptors get their places.
+//! number for the moment of its registration, if it does not have it.
 
 use crate::descriptors::{Open, refused};
 use crate::error::CaptureError;
-use crate::plan::{Placed, Plan};
+use crate::plan::Plan;
+use crate::plan_moves::Table;
 use crate::state::{Description, PollItem, State, Target};
 
 const KCMP_EPOLL_TFD: libc::c_int = 7;
@@ -79,22 +80,39 @@ fn kcmp_is_there() -> bool {
     }
 }
 
-/// Registers everything again.
-pub fn register(plan: &mut Plan, state: &State, placed: &Placed) {
+/// Registers everything again; `places` are the lowest numbers of the descriptions.
+pub fn register(plan: &mut Plan, table: &mut Table, state: &State, places: &[Option<u64>]) {
     for (i, description) in state.descriptions.iter().enumerate() {
         let Target::Poll { items } = &description.target else { continue };
-        let Some(instance) = placed.descriptions[i] else { continue };
+        let Some(instance) = places[i] else { continue };
         for item in items {
-            let Some(file) = placed.descriptions[item.description as usize] else { continue };
+            let index = item.description as usize;
+            let Some(file) = places[index] else { continue };
             let fd = u64::from(item.fd);
             let name = format!("watch file descriptor {fd} again");
-            plan.exact(&*name, libc::SYS_dup3, &[file, fd, libc::O_CLOEXEC as u64], fd);
+            let now = state.descriptors.binary_search_by_key(&item.fd, |d| d.fd).ok();
+            let now = now.map(|n| &state.descriptors[n]);
+            let means_it = now.is_some_and(|d| d.description as usize == index);
+            // What has that number now goes elsewhere for the moment, the instance itself, too.
+            let aside = (!means_it && table.has(fd)).then(|| table.copy_aside(plan, fd));
+            let mut instance = instance;
+            if !means_it {
+                table.copy(plan, file, fd, true);
+                instance = if instance == fd { aside.unwrap_or(instance) } else { instance };
+            }
             // struct epoll_event is packed: events, data.
             let event = [&item.events.to_le_bytes()[..], &item.data.to_le_bytes()[..]].concat();
             let event = plan.put(&event);
             let add = libc::EPOLL_CTL_ADD as u64;
             plan.step(&*name, libc::SYS_epoll_ctl, &[instance, add, fd, event]);
-            plan.step(name, libc::SYS_close, &[fd]);
+            match (aside, now) {
+                (Some(aside), now) => {
+                    table.copy(plan, aside, fd, now.is_some_and(|d| d.cloexec));
+                    table.close(plan, aside);
+                }
+                (None, _) if !means_it => table.close(plan, fd),
+                (None, _) => {}
+            }
         }
     }
 }

@@ -100,6 +100,9 @@ pub enum CaptureError {
     /// Some other property of the process that an image cannot bring back.
     #[error("the process {0}, which a checkpoint cannot bring back")]
     Unsupported(String),
+    /// An image could be made, and could not be restored; with the remedy.
+    #[error("a restart from this checkpoint would fail: {0}")]
+    NotRestartable(String),
     /// A child process, or one of its own, cannot be captured.
     #[error("its child process {pid} ({name}): {why}")]
     Child {

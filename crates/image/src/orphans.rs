@@ -14,7 +14,7 @@ use crate::procfs::{self, Mapping};
 use crate::spans::Spans;
 use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_id};
 use crate::system_v;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -40,13 +40,15 @@ struct Found {
     ino: u64,
     /// A descriptor of it.
     fd: Option<u32>,
+    /// Whether it is the program's file.
+    exe: bool,
     /// Where it is mapped.
     maps: Vec<Mapping>,
 }
 
 /// All of a process, each known by device and inode.
 #[derive(Debug, Clone, Default)]
-pub struct Orphans(Vec<Found>);
+pub struct Orphans(Vec<Found>, HashMap<Inode, usize>);
 
 /// Device number as `/proc/PID/maps` has it.
 pub fn device(dev: u64) -> u64 {
@@ -93,9 +95,15 @@ fn kind(path: &[u8], file: Inode, named: &Named) -> Result<Option<OrphanKind>, &
 }
 
 impl Orphans {
-    /// Those that a process has mapped.
-    pub fn of_mappings(maps: &[Mapping], named: &Named) -> Result<Orphans, CaptureError> {
+    /// Those that a process has mapped, and its program's file, the first one, if that is gone or
+    /// another one is in its place.
+    pub fn of_mappings(
+        pid: libc::pid_t,
+        maps: &[Mapping],
+        named: &Named,
+    ) -> Result<Orphans, CaptureError> {
         let mut all = Orphans::default();
+        all.add_program(pid)?;
         for m in maps.iter().filter(|m| m.shared && !m.is_special()) {
             let refuse = |what: &str| CaptureError::Mapping { start: m.start, what: what.into() };
             if let Some(kind) = kind(&m.path, (m.dev, m.ino), named).map_err(refuse)? {
@@ -104,6 +112,20 @@ impl Orphans {
             }
         }
         Ok(all)
+    }
+
+    fn add_program(&mut self, pid: libc::pid_t) -> Result<(), CaptureError> {
+        let shown = procfs::link(pid, "exe")?;
+        let is = |path: &Path| fs::metadata(path).map(|m| (device(m.dev()), m.ino())).ok();
+        let Some((dev, ino)) = is(Path::new(&format!("/proc/{pid}/exe"))) else { return Ok(()) };
+        if !shown.starts_with(b"/") || is(Path::new(OsStr::from_bytes(&shown))) == Some((dev, ino))
+        {
+            return Ok(());
+        }
+        let path = shown.strip_suffix(DELETED).unwrap_or(&shown).to_vec();
+        let i = self.add(dev, ino, OrphanKind::Deleted { path })?;
+        self.0[i].exe = true;
+        Ok(())
     }
 
     fn add(&mut self, dev: u64, ino: u64, kind: OrphanKind) -> Result<usize, CaptureError> {
@@ -116,7 +138,8 @@ impl Orphans {
         }
         let id = orphan_id(dev, ino);
         let orphan = Orphan { id, kind, mode: 0o600, bytes: 0, page_shift: 12, held: true };
-        self.0.push(Found { orphan, dev, ino, fd: None, maps: Vec::new() });
+        self.0.push(Found { orphan, dev, ino, fd: None, exe: false, maps: Vec::new() });
+        self.1.insert((dev, ino), self.0.len() - 1);
         Ok(self.0.len() - 1)
     }
 
@@ -160,7 +183,7 @@ impl Orphans {
 
     /// The index of the one that is file `ino` of device `dev`.
     pub fn index(&self, dev: u64, ino: u64) -> Option<usize> {
-        self.0.iter().position(|f| f.dev == dev && f.ino == ino)
+        self.1.get(&(dev, ino)).copied()
     }
 
     /// Finds out what they are, and opens them as far as that can be done from outside. Of what is
@@ -256,7 +279,8 @@ fn open(pid: libc::pid_t, found: &Found) -> Option<File> {
     let map = |m: &Mapping| format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
     let system_v = matches!(found.orphan.kind, OrphanKind::SystemV { .. });
     let by_map = found.maps.first().filter(|_| !system_v).map(map);
-    by_fd.into_iter().chain(by_map).find_map(|path| {
+    let by_exe = found.exe.then(|| format!("/proc/{pid}/exe"));
+    by_fd.into_iter().chain(by_exe).chain(by_map).find_map(|path| {
         let file = open_here(Path::new(&path)).ok()?;
         let meta = file.metadata().ok()?;
         (meta.ino() == found.ino && meta.is_file()).then_some(file)

@@ -2,7 +2,7 @@
 //!
 //! One of a process that is in the images, alive or ended and not collected, is opened anew by its
 //! number. That can only be done when all processes are made, which have all descriptors by then:
-//! so something else takes its place first ([`Pidfd::slots`]), and the first process, whose
+//! so something else takes its place first ([`stand_in`]), and the first process, whose
 //! descriptors are those of all until each goes its own way ([`crate::skeleton`]), opens it there.
 //! One of a process that nobody can name any more is made of one that was made to end.
 
@@ -70,13 +70,12 @@ impl Pidfd {
         Pidfd { stand_in, pid, flags: description.flags & FLAGS }
     }
 
-    /// Opens it by `call`, a system call in the name of the process `first`, which has from `base`
-    /// on what is `given`.
+    /// Opens it by `call`, a system call in the name of the process `first`, which has what stands
+    /// in its place under our number.
     pub fn open(
         &self,
         members: &[Member],
         first: libc::pid_t,
-        (given, base): (&[RawFd], u64),
         call: impl Fn(&str, libc::c_long, &[u64]) -> Result<i64, RestoreError>,
     ) -> Result<(), RestoreError> {
         let place = members.iter().position(|member| member.pid == self.pid);
@@ -91,9 +90,7 @@ impl Pidfd {
         };
         let what = "open a pidfd again";
         let opened = call(what, libc::SYS_pidfd_open, &[pid as u64, u64::from(self.flags)])? as u64;
-        for slot in (base..).zip(given).filter(|(_, fd)| **fd == self.stand_in) {
-            call(what, libc::SYS_dup3, &[opened, slot.0, 0])?;
-        }
+        call(what, libc::SYS_dup3, &[opened, self.stand_in as u64, 0])?;
         call(what, libc::SYS_close, &[opened]).map(drop)
     }
 }

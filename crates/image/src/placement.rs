@@ -13,7 +13,7 @@ use crate::attributes::{bits, map_bits};
 use crate::error::CaptureError;
 use crate::freeze::Borrowed;
 use crate::plan::Plan;
-use crate::procfs::{Mapping, Status};
+use crate::procfs::{self, Mapping, Status};
 use crate::state::{
     Backing, OrphanKind, Placement, Policy, RangePolicy, Region, State, Thread, region,
 };
@@ -28,6 +28,9 @@ const WORDS: usize = NODES as usize / 64;
 pub(crate) const MAX_NODES_BYTES: usize = WORDS * 8;
 /// Most mappings that a process stands still for to be asked about: 30 ms.
 const MAX_ASKED: usize = 2048;
+/// Most that a twin is asked about one by one. Each answer takes eight turns of the scheduler,
+/// which on a busy machine are long.
+const MAX_ASKED_TWIN: usize = 256;
 const MPOL_F_ADDR: u64 = 2;
 const MPOL_F_STATIC_NODES: u32 = 1 << 15;
 const MPOL_F_RELATIVE_NODES: u32 = 1 << 14;
@@ -96,7 +99,40 @@ fn matters(m: &Mapping) -> bool {
 /// Whether it would take long to ask for the policies of all these mappings in the name of a
 /// process that stands still for it: a call takes some 15 us.
 pub(crate) fn are_many(maps: &[Mapping]) -> bool {
-    maps.iter().filter(|m| matters(m)).count() > MAX_ASKED
+    are_more(maps, MAX_ASKED)
+}
+
+fn are_more(maps: &[Mapping], than: usize) -> bool {
+    maps.iter().filter(|m| matters(m)).count() > than
+}
+
+/// Where mappings begin, in order, and whether each may have a policy of its own: what the kernel
+/// lists of all at once. It lists the first thread's policy for those that have none.
+fn listed(text: &[u8]) -> Vec<(u64, bool)> {
+    let lines = text.split(|&b| b == b'\n');
+    let one = |line: &[u8]| {
+        let mut words = line.split(|&b| b == b' ');
+        let start = std::str::from_utf8(words.next()?).ok()?;
+        Some((u64::from_str_radix(start, 16).ok()?, words.next()? != b"default"))
+    };
+    lines.filter_map(one).collect()
+}
+
+/// The same of the process of `agent`, if that has so many mappings that not each can be asked
+/// about. `twin`: it never runs, so that it need not keep the policy of its first thread.
+fn listed_of(
+    agent: &Agent,
+    maps: &[Mapping],
+    twin: bool,
+) -> Result<Option<Vec<(u64, bool)>>, CaptureError> {
+    if !are_more(maps, if twin { MAX_ASKED_TWIN } else { MAX_ASKED }) {
+        return Ok(None);
+    }
+    if twin {
+        // A kernel without policies refuses, and lists none.
+        agent.call(libc::SYS_set_mempolicy, &[0, 0, 0])?;
+    }
+    Ok(procfs::numa_maps(agent.pid())?.map(|text| listed(&text)))
 }
 
 /// The policy at an address; an error if there is nothing, or the kernel has none.
@@ -106,13 +142,21 @@ fn at(agent: &Agent, address: u64) -> Result<Result<Policy, i64>, CaptureError> 
     Ok(answer.map(|answer| policy(&answer)))
 }
 
-/// The policies of some mappings, in the name of the process or of its twin.
+/// The policies of some mappings, in the name of the process or of its `twin`.
 pub(crate) fn of_mappings(
     agent: &Agent,
     maps: &[Mapping],
+    twin: bool,
 ) -> Result<Vec<RangePolicy>, CaptureError> {
     let mut all: Vec<RangePolicy> = Vec::new();
-    for m in maps.iter().filter(|m| matters(m)) {
+    let listed = listed_of(agent, maps, twin)?;
+    // Neighbours may have become one since the mappings were listed: if their policies are alike.
+    let may_have = |m: &&Mapping| {
+        let after = |all: &[(u64, bool)]| all.partition_point(|&(start, _)| start <= m.start);
+        let found = |all: &[(u64, bool)]| after(all).checked_sub(1).is_none_or(|i| all[i].1);
+        listed.as_deref().is_none_or(found)
+    };
+    for m in maps.iter().filter(|m| matters(m)).filter(may_have) {
         let policy = match at(agent, m.start)? {
             Ok(policy) => policy,
             // A twin does not have it.
@@ -399,6 +443,16 @@ mod tests {
         assert!(!many(MAX_ASKED, "rw-p 00000000 00:00 0"));
         assert!(many(MAX_ASKED + 1, "rw-p 00000000 00:00 0"));
         assert!(!many(MAX_ASKED + 1, "r--p 00000000 08:01 7 /lib"), "no policy matters to these");
+    }
+
+    #[test]
+    fn what_the_kernel_lists_of_all_mappings() {
+        let text = b"55d0 default file=/a=b anon=1\n\
+            7f00 bind=static:0-1 anon=2\n7f10 interleave:0\nnothing\n7f20 default\n";
+        assert_eq!(
+            listed(text),
+            [(0x55d0, false), (0x7f00, true), (0x7f10, true), (0x7f20, false)]
+        );
     }
 
     #[test]

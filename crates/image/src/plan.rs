@@ -42,12 +42,10 @@ const ADVICE: [(u32, i32); 8] = [
     (region::SEQUENTIAL, libc::MADV_SEQUENTIAL),
 ];
 
-/// Where the child finds, from [`Placed::base`] on, the descriptors it was born with.
+/// Numbers of the descriptors that the child was born with: those of the one who restores it.
 pub struct Placed {
-    /// Lowest of their numbers; the image uses only lower ones.
-    pub base: u64,
-    /// For each description; `None` for those that the process opens itself.
-    pub descriptions: Vec<Option<u64>>,
+    /// For each description.
+    pub descriptions: Vec<u64>,
     /// For each mapped file.
     pub files: Vec<u64>,
     /// For each region, the segment behind it.
@@ -58,15 +56,6 @@ pub struct Placed {
     pub child: bool,
     /// Where its memory comes from.
     pub policies: Here,
-}
-
-impl Placed {
-    /// Has the numbers, which were counted from 0, begin at `base`.
-    pub fn shift(&mut self, base: u64) {
-        self.base = base;
-        let known = self.descriptions.iter_mut().chain(&mut self.segments).flatten();
-        known.chain(&mut self.files).for_each(|fd| *fd += base);
-    }
 }
 
 /// A plan being made.
@@ -122,6 +111,11 @@ impl Plan {
         self.put(&bytes)
     }
 
+    #[cfg(test)]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
     /// What step `i` was for.
     pub fn name(&self, i: u64) -> &str {
         self.names.get(i as usize).map_or("finish its plan", |n| n)
@@ -161,10 +155,10 @@ pub fn plan(
     pid: libc::pid_t,
 ) -> Result<Plan, RestoreError> {
     let mut plan = Plan { area, ..Plan::default() };
-    plan_files::descriptors(&mut plan, state, placed, pid);
+    let mapped = plan_files::descriptors(&mut plan, state, placed, pid);
     clear(&mut plan, own);
     take_keys(&mut plan, state);
-    map(&mut plan, state, extents, placed);
+    map(&mut plan, state, extents, (placed, &mapped));
     placed.policies.before_filling(&mut plan, state);
     map_old_vdso(&mut plan, vdso);
     // Here its memory is filled from outside.
@@ -183,7 +177,7 @@ pub fn plan(
     }
     switches::set(&mut plan, state);
     thread(&mut plan, state, pid);
-    plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
+    plan_files::close_spare(&mut plan, state);
     plan_files::finish(&mut plan, state, pid);
     Ok(plan)
 }
@@ -220,7 +214,12 @@ fn filling_prot(r: &Region, extents: &[Extent]) -> u32 {
     if has_content(r, extents) { r.prot | write } else { r.prot }
 }
 
-fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
+fn map(
+    plan: &mut Plan,
+    state: &State,
+    extents: &[Extent],
+    (placed, mapped): (&Placed, &plan_files::Mapped),
+) {
     for (i, r) in state.regions.iter().enumerate() {
         if let Backing::Orphan { orphan, .. } = &r.backing
             && let Some(number) = placed.attached[*orphan as usize]
@@ -245,9 +244,9 @@ fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
                 flags |= libc::MAP_ANONYMOUS | huge(r);
                 (u64::MAX, 0)
             }
-            Backing::File { file, offset } => (placed.files[*file as usize], *offset),
+            Backing::File { file, offset } => (mapped.files[*file as usize], *offset),
             Backing::Segment { offset, .. } | Backing::Orphan { offset, .. } => {
-                (placed.segments[i].unwrap_or(u64::MAX), *offset)
+                (mapped.segments[i].unwrap_or(u64::MAX), *offset)
             }
         };
         let prot = u64::from(filling_prot(r, extents));
@@ -324,7 +323,8 @@ fn lock_memory(plan: &mut Plan, state: &State) {
         let how = if on_fault { libc::MLOCK_ONFAULT as u64 } else { 0 };
         let args = [r.start, r.end - r.start, how];
         let name = format!("lock memory at {:#x} (limit on locked memory?)", r.start);
-        let guarded = state.guards.iter().any(|g| (r.start..r.end).contains(&g.start));
+        let first = state.guards.partition_point(|g| g.start < r.start);
+        let guarded = state.guards.get(first).is_some_and(|g| g.start < r.end);
         if r.prot & libc::PROT_READ as u32 == 0 || guarded {
             // The kernel complains of pages that it cannot load, and locks the rest.
             plan.tolerant(&name, libc::SYS_mlock2, &args);

@@ -4,14 +4,23 @@
 use crate::epoll;
 use crate::locks;
 use crate::plan::{Placed, Plan};
-use crate::reopen::{OPEN_FLAGS, own_proc_file};
+use crate::plan_moves::{Table, Wanted};
 use crate::state::{Description, Owner, State, Target};
 use crate::terminals;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Status flags of standard streams that `F_SETFL` gives back.
 const STREAM_FLAGS: u32 = (libc::O_APPEND | libc::O_NONBLOCK) as u32;
 const F_SETSIG: u64 = 10;
 const F_SETOWN_EX: u64 = 15;
+
+/// Where the descriptors are by which the process maps what it maps.
+pub struct Mapped {
+    /// For each mapped file.
+    pub files: Vec<u64>,
+    /// For each region, the segment behind it.
+    pub segments: Vec<Option<u64>>,
+}
 
 /// Highest descriptor number that the image uses, if only for a moment.
 pub fn highest(state: &State) -> u64 {
@@ -23,27 +32,32 @@ pub fn highest(state: &State) -> u64 {
     numbers.max().map_or(0, u64::from)
 }
 
-/// Puts all descriptors in their places.
-pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::pid_t) {
-    plan.step("close descriptors", libc::SYS_close_range, &[0, placed.base - 1, 0]);
-    epoll::register(plan, state, placed);
-    let mut from = placed.descriptions.clone();
+/// The numbers that the image uses.
+fn taken(state: &State) -> BTreeSet<u64> {
+    state.descriptors.iter().map(|d| u64::from(d.fd)).collect()
+}
+
+/// Puts all descriptors in their places. Those that are only mapped stay open elsewhere.
+pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::pid_t) -> Mapped {
+    let mut wanted = BTreeMap::new();
     for d in &state.descriptors {
-        let fd = u64::from(d.fd);
-        let description = &state.descriptions[d.description as usize];
-        let first =
-            !state.descriptors.iter().any(|e| e.fd < d.fd && e.description == d.description);
-        let cloexec = if d.cloexec { libc::O_CLOEXEC as u64 } else { 0 };
-        let name = format!("put back file descriptor {fd}");
-        match from[d.description as usize] {
-            Some(source) => {
-                plan.exact(name, libc::SYS_dup3, &[source, fd, cloexec], fd);
-            }
-            None => {
-                open_own(plan, state, description, d.fd, cloexec);
-                from[d.description as usize] = Some(fd);
-            }
-        }
+        let source = placed.descriptions[d.description as usize];
+        wanted.insert(u64::from(d.fd), Wanted { source, cloexec: d.cloexec });
+    }
+    let kept: BTreeSet<u64> =
+        placed.files.iter().copied().chain(placed.segments.iter().flatten().copied()).collect();
+    let born = kept.iter().copied().chain(placed.descriptions.iter().copied());
+    let mut table = Table::new(plan, born.collect(), taken(state));
+    let moved = table.make_way(plan, &kept, &wanted);
+    let now = |fd: u64| moved.get(&fd).copied().unwrap_or(fd);
+    table.put(plan, &wanted);
+    // Where each description is, by its lowest number.
+    let mut places: Vec<Option<u64>> = vec![None; state.descriptions.len()];
+    for d in &state.descriptors {
+        let (fd, i) = (u64::from(d.fd), d.description as usize);
+        let description = &state.descriptions[i];
+        let first = places[i].is_none();
+        places[i].get_or_insert(fd);
         if matches!(description.target, Target::Stdio { .. }) {
             let flags = u64::from(description.flags & STREAM_FLAGS);
             let args = [fd, libc::F_SETFL as u64, flags];
@@ -53,6 +67,14 @@ pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::p
             own(plan, state, description, owner, fd, pid);
         }
     }
+    epoll::register(plan, &mut table, state, &places);
+    let files = placed.files.iter().map(|&fd| now(fd)).collect();
+    Mapped { files, segments: placed.segments.iter().map(|fd| fd.map(now)).collect() }
+}
+
+/// Closes what was needed only to map it.
+pub fn close_spare(plan: &mut Plan, state: &State) {
+    Table::finish(plan, &taken(state));
 }
 
 /// What comes when nothing is closed any more: locks, and the controlling terminal.
@@ -68,33 +90,6 @@ fn locks(plan: &mut Plan, state: &State) {
         let holder = state.descriptors.iter().find(|d| d.description as usize == i);
         let Some(fd) = holder.map(|d| u64::from(d.fd)) else { continue };
         description.locks.iter().for_each(|lock| locks::take(plan, fd, lock));
-    }
-}
-
-/// Opens what only the process itself can open as descriptor `fd`: a file of its own `/proc`
-/// folder. It gets the lowest number that is free, which is known: lower ones of the image were put
-/// back before.
-fn open_own(plan: &mut Plan, state: &State, file: &Description, fd: u32, cloexec: u64) {
-    let Target::File { id, .. } = &file.target else { return };
-    let taken = |n: u32| state.descriptors.iter().any(|d| d.fd == n && n < fd);
-    let free = u64::from((0..fd).find(|&n| !taken(n)).unwrap_or(fd));
-    let name = format!("open file descriptor {fd} again");
-    let kept = libc::O_ACCMODE | OPEN_FLAGS;
-    let rest = own_proc_file(state, &id.path).unwrap_or_default();
-    let path = plan.text(&[b"/proc/self", rest].concat());
-    let flags = u64::from(file.flags & kept as u32) | cloexec;
-    let at_cwd = libc::AT_FDCWD as u64;
-    plan.exact(name.clone(), libc::SYS_openat, &[at_cwd, path, flags, 0], free);
-    if file.offset != 0 {
-        let args = [free, file.offset, libc::SEEK_SET as u64];
-        plan.step(name.clone(), libc::SYS_lseek, &args);
-    }
-    let fd = u64::from(fd);
-    if free != fd {
-        plan.exact(name.clone(), libc::SYS_dup3, &[free, fd, cloexec], fd);
-        plan.step(name, libc::SYS_close, &[free]);
-    } else if cloexec == 0 {
-        plan.step(name, libc::SYS_fcntl, &[fd, libc::F_SETFD as u64, 0]);
     }
 }
 

@@ -167,7 +167,8 @@ pub struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    fn call(
+    /// Makes a call in the name of a thread.
+    pub fn call(
         &self,
         state: &State,
         thread: usize,
@@ -178,13 +179,14 @@ impl Caller<'_> {
         Ok(self.threads[thread].syscall(self.site, &base, nr, args, &mut None)?)
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RestoreError> {
+    /// Puts arguments into its memory.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RestoreError> {
         memory::write_exact(self.threads[0].0, at, bytes)
             .map_err(|e| RestoreError::Died(e.to_string()))
     }
 
     /// The new number of a thread.
-    fn number(&self, state: &State, old: i32) -> i32 {
+    pub fn number(&self, state: &State, old: i32) -> i32 {
         let at = state.threads.iter().position(|t| t.tid == old);
         at.and_then(|i| self.threads.get(i)).map_or(old, |t| t.0)
     }

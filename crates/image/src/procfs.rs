@@ -89,6 +89,15 @@ pub fn smaps(pid: libc::pid_t) -> Result<Vec<u8>, CaptureError> {
     read_smaps(&open_smaps(pid)?)
 }
 
+/// Reads `/proc/PID/numa_maps`; nothing where the kernel has none.
+pub fn numa_maps(pid: libc::pid_t) -> Result<Option<Vec<u8>>, CaptureError> {
+    match File::open(format!("/proc/{pid}/numa_maps")) {
+        Ok(file) => read_smaps(&file).map(Some),
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(e) => Err(proc_error("numa_maps", e)),
+    }
+}
+
 /// Opens `/proc/PID/smaps`: from then on it is about this memory, even if the process gets another.
 pub fn open_smaps(pid: libc::pid_t) -> Result<File, CaptureError> {
     File::open(format!("/proc/{pid}/smaps")).map_err(|e| proc_error("smaps", e))

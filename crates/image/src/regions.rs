@@ -6,6 +6,7 @@ use crate::error::CaptureError;
 use crate::orphans::Orphans;
 use crate::procfs::Mapping;
 use crate::state::{Backing, FileId, Region, region};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -49,6 +50,9 @@ pub struct Regions {
     pub files: Vec<FileId>,
     /// Shared objects that are known.
     pub orphans: Orphans,
+    /// What was found of the files, by what a mapping says: one may be mapped tens of thousands of
+    /// times.
+    known: HashMap<(Vec<u8>, u64, u64), Option<u32>>,
 }
 
 impl Regions {
@@ -114,8 +118,8 @@ impl Regions {
         if let Some(orphan) = self.orphans.index(m.dev, m.ino).filter(|_| !m.has(b"ht")) {
             return Ok((Backing::Orphan { orphan: orphan as u32, offset: m.offset }, Content::Own));
         }
-        match identify(m) {
-            Some(id) => Ok((self.file(id, m.offset), Content::Own)),
+        match self.file(m) {
+            Some(backing) => Ok((backing, Content::Own)),
             None if m.has(b"ht") => Err(CaptureError::Mapping {
                 start: m.start,
                 what: "a private mapping of a file of huge pages without a path".into(),
@@ -132,21 +136,24 @@ impl Regions {
             self.orphans.note_page_size(orphan, m.page_shift);
             return Ok(Backing::Orphan { orphan: orphan as u32, offset: m.offset });
         }
-        if let Some(id) = identify(m) {
-            return Ok(self.file(id, m.offset));
+        if let Some(backing) = self.file(m) {
+            return Ok(backing);
         }
         let shown = String::from_utf8_lossy(&m.path);
         let what = format!("a shared mapping of what is no plain file ({shown})");
         Err(CaptureError::Mapping { start: m.start, what })
     }
 
-    fn file(&mut self, id: FileId, offset: u64) -> Backing {
-        let known = self.files.iter().position(|f| *f == id);
-        let file = known.unwrap_or_else(|| {
-            self.files.push(id);
-            self.files.len() - 1
+    /// The file behind a mapping, if its path still leads to it and it can be read.
+    fn file(&mut self, m: &Mapping) -> Option<Backing> {
+        let key = (m.path.clone(), m.dev, m.ino);
+        let files = &mut self.files;
+        let known = self.known.entry(key).or_insert_with(|| {
+            let id = identify(m)?;
+            files.push(id);
+            Some(files.len() as u32 - 1)
         });
-        Backing::File { file: file as u32, offset }
+        known.map(|file| Backing::File { file, offset: m.offset })
     }
 }
 

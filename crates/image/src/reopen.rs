@@ -9,6 +9,7 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::mapped;
 use crate::pidfds::{self, Pidfd};
+use crate::procfiles;
 use crate::reorphan::{self, Remade};
 use crate::restore::RestoreOptions;
 use crate::rewire::{self, MadeSockets, Wiring};
@@ -36,8 +37,9 @@ const SET_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc
 
 /// What one restored process gets.
 pub struct Reopened {
-    /// For each description, a descriptor; `None` for what only the process itself can open.
-    pub descriptions: Vec<Option<RawFd>>,
+    /// For each description, a descriptor; of what only the process itself can open, one that has
+    /// its place until then.
+    pub descriptions: Vec<RawFd>,
     /// For each mapped file, a descriptor.
     pub files: Vec<RawFd>,
     /// Shared objects without a path.
@@ -107,12 +109,6 @@ pub fn segment<'a>(
         .ok_or_else(|| RestoreError::Segment(String::from_utf8_lossy(name).into_owned()))
 }
 
-/// The rest of a path under the process's own folder of `/proc`.
-pub fn own_proc_file<'a>(state: &State, path: &'a [u8]) -> Option<&'a [u8]> {
-    let own = format!("/proc/{}", state.pid);
-    path.strip_prefix(own.as_bytes()).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
 impl<'a> Reopener<'a> {
     /// For the processes of `images`, with the streams and segments that are handed over.
     pub fn new(
@@ -147,12 +143,10 @@ impl<'a> Reopener<'a> {
         for description in &state.descriptions {
             let known = self.known.get(&description.id).copied();
             let fd = match known {
-                Some(fd) => Some(fd),
-                None => self.description(state, description, &all.orphans)?,
+                Some(fd) => fd,
+                None => self.description(description, &all.orphans)?,
             };
-            if let Some(fd) = fd {
-                self.known.insert(description.id, fd);
-            }
+            self.known.insert(description.id, fd);
             all.descriptions.push(fd);
         }
         for number in 0..state.files.len() {
@@ -163,21 +157,23 @@ impl<'a> Reopener<'a> {
         Ok(all)
     }
 
-    /// Makes one open file description; `None` if only the process itself can.
+    /// Makes one open file description.
     fn description(
         &mut self,
-        state: &State,
         description: &Description,
         orphans: &[Arc<Remade>],
-    ) -> Result<Option<RawFd>, RestoreError> {
+    ) -> Result<RawFd, RestoreError> {
         let fd: OwnedFd = match &description.target {
             Target::Stdio { which } => {
-                return Ok(Some(self.stdio[*which as usize % 3].as_raw_fd()));
+                return Ok(self.stdio[*which as usize % 3].as_raw_fd());
             }
             Target::Segment { name } => {
-                return Ok(Some(segment(self.segments, name)?.as_raw_fd()));
+                return Ok(segment(self.segments, name)?.as_raw_fd());
             }
-            Target::File { id, .. } if own_proc_file(state, &id.path).is_some() => return Ok(None),
+            Target::File { id, .. } if procfiles::is_own(id) => {
+                let fd = pidfds::stand_in().map_err(|e| cannot(description, e))?;
+                return Ok(self.keep(fd));
+            }
             Target::Relative { pid: 0 } => {
                 pidfds::of_nobody(description).map_err(|e| cannot(description, e))?
             }
@@ -185,7 +181,7 @@ impl<'a> Reopener<'a> {
                 let fd = pidfds::stand_in().map_err(|e| cannot(description, e))?;
                 let fd = self.keep(fd);
                 self.pidfds.push(Pidfd::new(description, *pid, fd));
-                return Ok(Some(fd));
+                return Ok(fd);
             }
             Target::File { id, dir } => self.file(description, id, *dir)?.into(),
             Target::Device { path, rdev } => {
@@ -218,7 +214,7 @@ impl<'a> Reopener<'a> {
             Target::Inotify { watches } => inotify::restore(description, watches)?,
         };
         self.set_flags(fd.as_raw_fd(), description);
-        Ok(Some(self.keep(fd)))
+        Ok(self.keep(fd))
     }
 
     /// A socket that is there already, or is made now.
@@ -324,7 +320,7 @@ pub fn are_here(state: &State) -> Result<(), RestoreError> {
     }
     for description in &state.descriptions {
         let Target::File { id, dir } = &description.target else { continue };
-        if own_proc_file(state, &id.path).is_none() {
+        if !procfiles::is_own(id) {
             is_the_same(id, &look(&id.path)?, *dir, append::writes(description))?;
         }
     }

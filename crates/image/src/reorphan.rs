@@ -200,6 +200,16 @@ impl Remade {
         }
     }
 
+    /// A path under which a process that may look at this one finds it to execute. From then on it
+    /// is not open for writing here, which would forbid that.
+    pub fn as_program(&self) -> Option<String> {
+        let Object::Open(open) = &self.object else { return None };
+        let (file, read_only) = (open.file.as_raw_fd(), open.read_only.as_raw_fd());
+        // SAFETY: both are descriptors of ours, and nothing is written by the first any more.
+        let r = unsafe { libc::dup3(read_only, file, libc::O_CLOEXEC) };
+        (r >= 0).then(|| format!("/proc/{}/fd/{read_only}", std::process::id()))
+    }
+
     /// Opens it once more.
     pub fn open(&self, flags: i32, offset: u64) -> Result<File, RestoreError> {
         match &self.object {

@@ -22,11 +22,13 @@ use crate::lazy::{Filling, Lazy, within};
 use crate::load;
 use crate::locks;
 use crate::memory;
+use crate::open_files;
+use crate::orphans::DELETED;
 use crate::placement::Here;
 use crate::plan::{self, Placed, Plan};
-use crate::plan_files;
 use crate::posix_timers::{self, Caller};
 use crate::processor;
+use crate::procfiles;
 use crate::procfs::{self, Mapping};
 use crate::relock;
 use crate::reopen::{self, Reopened, Reopener};
@@ -34,12 +36,13 @@ use crate::rethread::{self, Made};
 use crate::rewire::MadeSockets;
 use crate::skeleton;
 use crate::spawn::{self, Start, Started};
-use crate::state::{Backing, Pending, State, Thread, region};
+use crate::state::{Backing, OrphanKind, Pending, State, Thread, region};
 use crate::stops::reap;
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::vacating;
 use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -180,8 +183,6 @@ struct Part<'a> {
     reopened: Reopened,
     plan: File,
     placed: Placed,
-    /// Number that the plan's descriptor has in the process.
-    plan_fd: u64,
     options: &'a RestoreOptions,
 }
 
@@ -206,15 +207,16 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         Account::Alive(image) => Some(*image),
         _ => None,
     });
-    let mut reopener =
-        Reopener::new(&spec.stdio, &spec.segments, &spec.options, &alive.collect::<Vec<_>>());
+    let alive: Vec<&Image> = alive.collect();
+    let _room = open_files::Room::for_restore(alive.iter().map(|image| &image.state))?;
+    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &spec.options, &alive);
     let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
-    let base = parts.first().map_or(0, |part| part.placed.base);
+    let states: Vec<&State> = alive.iter().map(|image| &image.state).collect();
     let start = Start {
         program: spec.restorer,
         descriptors: &given,
-        base: base as RawFd,
+        limit: open_files::needed_of_process(&states, &given),
         pid: image.state.pid,
         only_this: accounts.len() > 1,
         clocks: clocks::wanted(&image.state),
@@ -230,8 +232,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
-    let places = (given.as_slice(), base);
-    skeleton::make((tracee, site(pid)?), &accounts, &reopener.pidfds, places, &mut made)?;
+    skeleton::make((tracee, site(pid)?), &accounts, &reopener.pidfds, &mut made)?;
     fault::point(fault::FAMILY_MADE)?;
     let mut alive: Vec<&mut Child> = made.iter_mut().flatten().filter(|c| !c.ended).collect();
     for (child, part) in alive.iter_mut().zip(&parts) {
@@ -326,7 +327,7 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
     let own = own_maps(pid)?;
     let plan = plan::plan(state, &part.image.extents, &part.placed, &own, &vdso, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
+    carry_out(tracee, &plan, &part.plan, || {
         vdso::fill(&vdso, pid)?;
         let late = lazy.begin(tracee);
         let now = |address| !within(&late, address);
@@ -362,14 +363,13 @@ fn memfd() -> Result<File, RestoreError> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Opens what the processes had open, and numbers the descriptors that the first one is given for
-/// itself and for all others.
+/// Opens what the processes had open. Returns the descriptors that all of them need.
 fn place<'a>(
     accounts: &[(Member, Account<'a>)],
     spec: &'a RestoreSpec<'_>,
     reopener: &mut Reopener<'_>,
 ) -> Result<(Vec<RawFd>, Vec<Part<'a>>), RestoreError> {
-    let mut given: Vec<RawFd> = Vec::new();
+    let mut given: BTreeSet<RawFd> = BTreeSet::new();
     let mut parts: Vec<Part<'a>> = Vec::new();
     for (_, account) in accounts {
         let Account::Alive(image) = account else { continue };
@@ -377,51 +377,43 @@ fn place<'a>(
         fault::point(fault::FILES_REOPENED)?;
         let plan = memfd()?;
         let placed = place_one(image, &reopened, spec, !parts.is_empty(), &mut given)?;
-        given.push(plan.as_raw_fd());
-        let plan_fd = given.len() as u64 - 1;
-        parts.push(Part { image, reopened, plan, placed, plan_fd, options: &spec.options });
+        given.insert(plan.as_raw_fd());
+        parts.push(Part { image, reopened, plan, placed, options: &spec.options });
     }
     reopener.settle()?;
-    let used = parts.iter().map(|part| plan_files::highest(&part.image.state)).max().unwrap_or(0);
-    let ours = given.iter().copied().max().unwrap_or(0) as u64;
-    let base = used.max(ours) + 1;
-    for part in &mut parts {
-        part.placed.shift(base);
-        part.plan_fd += base;
-    }
-    Ok((given, parts))
+    Ok((given.into_iter().collect(), parts))
 }
 
-/// Numbers the descriptors of one process, counted from where they will begin.
+/// The descriptors of one process.
 fn place_one(
     image: &Image,
     reopened: &Reopened,
     spec: &RestoreSpec<'_>,
     child: bool,
-    given: &mut Vec<RawFd>,
+    given: &mut BTreeSet<RawFd>,
 ) -> Result<Placed, RestoreError> {
-    let mut slot = |fd: RawFd| {
-        given.push(fd);
-        given.len() as u64 - 1
+    let mut give = |fd: RawFd| {
+        given.insert(fd);
+        fd as u64
     };
-    let descriptions = reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
-    let files = reopened.files.iter().map(|&fd| slot(fd)).collect();
+    let descriptions = reopened.descriptions.iter().map(|&fd| give(fd)).collect();
+    let files = reopened.files.iter().map(|&fd| give(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
         segments.push(match &r.backing {
             Backing::Segment { name, .. } => {
-                Some(slot(reopen::segment(&spec.segments, name)?.as_raw_fd()))
+                Some(give(reopen::segment(&spec.segments, name)?.as_raw_fd()))
             }
             Backing::Orphan { orphan, .. } => {
                 let writable = r.flags & region::MAY_WRITE != 0;
-                reopened.orphans[*orphan as usize].fd(writable).map(&mut slot)
+                reopened.orphans[*orphan as usize].fd(writable).map(&mut give)
             }
             _ => None,
         });
     }
     let attached = reopened.orphans.iter().map(|orphan| orphan.number()).collect();
     let policies = Here::of(&image.state.placement);
-    Ok(Placed { base: 0, descriptions, files, segments, attached, child, policies })
+    Ok(Placed { descriptions, files, segments, attached, child, policies })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
@@ -448,7 +440,6 @@ fn carry_out(
     tracee: Tracee,
     plan: &Plan,
     file: &File,
-    plan_fd: u64,
     fill: impl FnOnce() -> Result<(), RestoreError>,
 ) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
@@ -460,7 +451,7 @@ fn carry_out(
     };
     write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
     let mut regs = tracee.regs()?;
-    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, plan.area.plan());
+    (regs.rdi, regs.rsi, regs.rdx) = (file.as_raw_fd() as u64, bytes, plan.area.plan());
     tracee.set_regs(&regs)?;
     let next_stop = || {
         tracee.resume(0)?;
@@ -526,10 +517,14 @@ fn forget_restorer(
     leave(area.base, room)?;
     rethread::make(tracee, state, site, room, &part.placed.policies, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
-    posix_timers::restore(&Caller { threads: &child.threads(), site, room }, state)?;
+    let threads = child.threads();
+    let caller = Caller { threads: &threads, site, room };
+    posix_timers::restore(&caller, state)?;
+    procfiles::restore(&caller, state)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
-    let mut path = state.exe.clone();
+    let gone = program_that_is_gone(state).and_then(|i| part.reopened.orphans[i].as_program());
+    let mut path = gone.map_or_else(|| state.exe.clone(), String::into_bytes);
     path.push(0);
     if memory::write_exact(tracee.0, room, &path).is_ok() {
         let open = [libc::AT_FDCWD as u64, room, libc::O_RDONLY as u64];
@@ -545,6 +540,13 @@ fn forget_restorer(
         }
     }
     leave(room, area.end())
+}
+
+/// The program's file among the shared objects, if it has no path: the first one of that name.
+fn program_that_is_gone(state: &State) -> Option<usize> {
+    let name = state.exe.strip_suffix(DELETED).unwrap_or(&state.exe);
+    let is_it = |kind: &OrphanKind| matches!(kind, OrphanKind::Deleted { path } if path == name);
+    state.orphans.iter().position(|orphan| is_it(&orphan.kind))
 }
 
 /// The number of a thread is in its libc's memory too.

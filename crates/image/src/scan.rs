@@ -70,6 +70,13 @@ impl Part {
     fn foreign(self) -> u64 {
         if self.anon { PAGE_IS_PFNZERO } else { PAGE_IS_FILE | PAGE_IS_PFNZERO }
     }
+
+    /// Room for the ranges of one call. No more than there can be: a process may have tens of
+    /// thousands of mappings of a page each.
+    fn room(self, limit: u64) -> Vec<PageRegion> {
+        let pages = (self.end - self.start) / PAGE_BYTES + 1;
+        vec![PageRegion::default(); limit.min(pages).min(BATCH as u64) as usize]
+    }
 }
 
 impl From<&Mapping> for Part {
@@ -131,7 +138,7 @@ impl Pagemap {
 
     fn scan(&self, part: Part, limit: u64, to: &mut Vec<Run>) -> io::Result<()> {
         let Part { start, end, .. } = part;
-        let mut found = vec![PageRegion::default(); if limit == 1 { 1 } else { BATCH }];
+        let mut found = part.room(limit);
         let mut at = start;
         while at < end {
             let mut arg = ScanArg {
@@ -174,7 +181,7 @@ impl Pagemap {
 
     fn each_written(&self, part: Part, flags: u64, mut each: impl FnMut(Span)) -> io::Result<()> {
         let Part { start, end, .. } = part;
-        let mut found = vec![PageRegion::default(); BATCH];
+        let mut found = part.room(u64::MAX);
         let mut at = start;
         while at < end {
             let mut arg = ScanArg {

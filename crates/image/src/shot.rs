@@ -321,7 +321,7 @@ fn by_twin(
 ) -> Result<Stage, CaptureError> {
     let (saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, twin)?;
     if !dont_fork.is_empty() {
-        snapshot.kept = placement::of_mappings(&own, &dont_fork)?;
+        snapshot.kept = placement::of_mappings(&own, &dont_fork, false)?;
         own.finish()?;
     }
     if objects.some_unseen() {

@@ -18,7 +18,6 @@ use crate::stops::reap;
 use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee, is_traced_by_us};
 use crate::tree;
 use std::io;
-use std::os::fd::RawFd;
 
 const OPTIONS: i32 = rethread::OPTIONS | libc::PTRACE_O_TRACEFORK;
 /// Where, above the first stack pointer, a number for `clone3` lies; arguments that the restorer
@@ -33,12 +32,11 @@ struct Start {
 
 /// Makes a family of the first process, which stands at its first instruction. `made` gets the
 /// others in order, also before a failure; those that have ended are dead when this returns.
-/// `pidfds` are opened where, from descriptor `base` on, their places are among those `given`.
+/// `pidfds` are opened in their places.
 pub(crate) fn make(
     (first, site): (Tracee, u64),
     accounts: &[(Member, Account<'_>)],
     pidfds: &[Pidfd],
-    (given, base): (&[RawFd], u64),
     made: &mut [Option<Child>],
 ) -> Result<(), RestoreError> {
     let members: Vec<Member> = accounts.iter().map(|(member, _)| *member).collect();
@@ -73,7 +71,7 @@ pub(crate) fn make(
     }
     for pidfd in pidfds {
         let call = |what: &str, nr, args: &[u64]| start.call(first, what, nr, args);
-        pidfd.open(&members, first.0, (given, base), call)?;
+        pidfd.open(&members, first.0, call)?;
     }
     for (child, (_, account)) in made.iter().flatten().zip(accounts) {
         if matches!(account, Account::Alive(_)) {

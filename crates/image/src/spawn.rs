@@ -4,6 +4,7 @@
 use crate::clocks;
 use crate::error::RestoreError;
 use crate::keeper::with_signals_blocked;
+use crate::open_files;
 use crate::skeleton;
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -57,10 +58,10 @@ impl CloneArgs {
 pub struct Start<'a> {
     /// The restorer's path.
     pub program: &'a Path,
-    /// Descriptors of ours that it gets, as numbers from `base` on.
+    /// Descriptors of ours that it gets, under our numbers.
     pub descriptors: &'a [RawFd],
-    /// Higher than all of them, and than all that the image uses.
-    pub base: RawFd,
+    /// Higher than all numbers that it will have for a moment.
+    pub limit: u64,
     /// The number it should have.
     pub pid: libc::pid_t,
     /// Whether no other will do.
@@ -79,7 +80,7 @@ pub struct Started {
 /// Why a child died before its first instruction, by its exit status.
 pub fn explain_exit(status: i32) -> &'static str {
     match status {
-        EXIT_SETUP => "its descriptors could not be set up (limit on open files?)",
+        EXIT_SETUP => "its descriptors could not be set up",
         EXIT_EXEC => "its program could not be executed",
         _ => "it stopped working",
     }
@@ -202,12 +203,9 @@ unsafe fn child(
         if libc::getppid() != parent {
             libc::_exit(EXIT_SETUP);
         }
-        let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-        libc::prlimit64(0, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit);
-        limit.rlim_cur = limit.rlim_max;
-        libc::prlimit64(0, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut());
-        for (to, &from) in (start.base..).zip(start.descriptors) {
-            if libc::dup3(from, to, 0) < 0 {
+        open_files::raise(start.limit);
+        for &fd in start.descriptors {
+            if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
                 libc::_exit(EXIT_SETUP);
             }
         }

@@ -77,4 +77,6 @@ pub mod switch {
     pub const MERGE: u32 = 6;
     /// `PR_SET_MDWE`.
     pub const NO_NEW_CODE: u32 = 7;
+    /// `MEMBARRIER_CMD_REGISTER_*`: which registrations, as a bit mask.
+    pub const BARRIERS: u32 = 8;
 }

@@ -13,6 +13,7 @@ use crate::flags::Pending;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
 use crate::meanwhile::Meanwhile;
+use crate::open_files;
 use crate::plan_room;
 use crate::pool::{Lent, Member};
 use crate::procfs::{self, Mapping};
@@ -464,6 +465,7 @@ fn finish(
         let what = "has its memory in too many pieces to be brought back";
         return Err(CaptureError::Unsupported(what.into()));
     }
+    open_files::refuse_without_room(&state)?;
     let ancestors: Vec<Ancestor> = files.iter().map(|known| known.file.clone()).collect();
     let contents = Contents { state: &state, extents: &extents, ancestors: &ancestors, meta };
     let written = writer.commit(&contents)?;
@@ -482,8 +484,10 @@ fn pull<'a>(
 ) -> Result<(), CaptureError> {
     let mut shares = take.into_iter().peekable();
     for (i, (region, content)) in regions.list.iter().enumerate() {
-        let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
-        for s in saved.iter().filter(kept) {
+        // They are in order.
+        let first = saved.partition_point(|s| s.start < region.start);
+        let kept = || saved[first..].iter().take_while(|s| s.start < region.end);
+        for s in kept() {
             puller.take_saved(s.start, &s.content);
         }
         let legible = region.prot & libc::PROT_READ as u32 != 0;
@@ -492,7 +496,7 @@ fn pull<'a>(
                 let pages = (span.end - span.start) / PAGE_BYTES;
                 puller.take(&Run { start: span.start, pages }, kind(region), legible);
             }
-        } else if *content == Content::All && !saved.iter().any(|s| kept(&s)) {
+        } else if *content == Content::All && kept().next().is_none() {
             let pages = (region.end - region.start) / PAGE_BYTES;
             puller.take(&Run { start: region.start, pages }, Kind::Lost, legible);
         }

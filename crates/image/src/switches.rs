@@ -1,4 +1,5 @@
-//! Switches of a process that are seldom used, told and set by `prctl`.
+//! Switches of a process that are seldom used, told and set by `prctl`; and its registrations for
+//! `membarrier`.
 
 use crate::agent::{AT_ONCE, Agent};
 use crate::error::CaptureError;
@@ -25,6 +26,12 @@ const PER_THREAD: u32 = 1;
 const DISABLED: u32 = 1 << 2 | 1 << 3 | 1 << 4;
 /// `PR_MCE_KILL_SET`.
 const KILL_SET: u64 = 1;
+
+/// `MEMBARRIER_CMD_GET_REGISTRATIONS` (Linux 6.3).
+const GET_REGISTRATIONS: u64 = 1 << 9;
+/// `MEMBARRIER_CMD_REGISTER_*`: global and private ones, private ones for new code and for
+/// restartable sequences.
+const REGISTRATIONS: [u32; 4] = [1 << 2, 1 << 4, 1 << 6, 1 << 8];
 
 /// How a switch is asked for.
 struct Question {
@@ -74,11 +81,27 @@ pub(crate) struct Own {
     unlike: Vec<u32>,
     /// [`switch::NO_NEW_CODE`], which a twin inherits only without `PR_MDWE_NO_INHERIT`.
     no_new_code: Option<u32>,
+    /// [`switch::BARRIERS`].
+    barriers: Option<u32>,
+}
+
+/// What a process has registered for `membarrier`. A kernel that does not tell is to be told all
+/// again: a registration that is not used costs nothing that could be measured, one that is missing
+/// is an error that programs do not expect.
+fn barriers(agent: &Agent) -> Result<Option<u32>, CaptureError> {
+    let all = REGISTRATIONS.iter().fold(0, |all, one| all | one);
+    Ok(match agent.call(libc::SYS_membarrier, &[GET_REGISTRATIONS, 0, 0])? {
+        told @ 0.. => Some(told as u32 & all),
+        error if error == -i64::from(libc::EINVAL) => Some(all),
+        // Not there, or forbidden.
+        _ => None,
+    })
 }
 
 /// Asks the process that stands still, by its threads `borrowed`.
 pub(crate) fn own(agent: &Agent, borrowed: &[Borrowed]) -> Result<Own, CaptureError> {
-    let mut own = Own::default();
+    let barriers = barriers(agent)?.filter(|&some| some != 0);
+    let mut own = Own { barriers, ..Own::default() };
     let (first, others) = borrowed.split_at(borrowed.len().min(1));
     for q in &QUESTIONS {
         let each = EACH_HAS.contains(&q.which);
@@ -136,6 +159,7 @@ pub(crate) fn ask(pid: libc::pid_t, agent: &Agent, own: &Own) -> Result<Switches
         }
     }
     set.extend(own.no_new_code.map(|value| Switch { which: switch::NO_NEW_CODE, value }));
+    set.extend(own.barriers.map(|value| Switch { which: switch::BARRIERS, value }));
     Ok(Switches { core_filter: filter, set })
 }
 
@@ -158,6 +182,13 @@ pub(crate) fn set(plan: &mut Plan, state: &State) {
                 continue;
             }
             switch::NO_NEW_CODE => [PR_SET_MDWE, value, 0, 0, 0],
+            switch::BARRIERS => {
+                for one in REGISTRATIONS.map(u64::from).into_iter().filter(|one| value & one != 0) {
+                    let what = "register for membarrier";
+                    plan.tolerant(what, libc::SYS_membarrier, &[one, 0, 0]);
+                }
+                continue;
+            }
             _ => continue,
         };
         plan.tolerant("set a switch", libc::SYS_prctl, &args);
@@ -166,7 +197,7 @@ pub(crate) fn set(plan: &mut Plan, state: &State) {
 
 /// Whether an image may have these.
 pub(crate) fn hold(switches: &Switches) -> bool {
-    let known = |s: &Switch| (switch::HUGE_PAGES..=switch::NO_NEW_CODE).contains(&s.which);
+    let known = |s: &Switch| (switch::HUGE_PAGES..=switch::BARRIERS).contains(&s.which);
     let ordered = switches.set.windows(2).all(|w| w[0].which < w[1].which);
     ordered && switches.set.iter().all(known)
 }

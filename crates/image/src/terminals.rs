@@ -27,6 +27,8 @@ const TIOCGPTLCK: u64 = 0x8004_5439;
 const TIOCGPKT: u64 = 0x8004_5438;
 const TIOCGEXCL: u64 = 0x8004_5440;
 const TIOCGPTPEER: u64 = 0x5441;
+/// Every file that was opened by its path has it; `libc` takes it for 0.
+const O_LARGEFILE: i32 = 0o100_000;
 const TERMIOS_BYTES: usize = 44;
 /// Where in `struct termios2` what lies: four words of flags, the line discipline, characters.
 const INPUT: usize = 0;
@@ -183,9 +185,14 @@ fn set<T>(fd: &impl AsRawFd, request: u64, value: &T) -> io::Result<()> {
 
 /// Opens the slave of a master.
 fn peer(master: &impl AsRawFd, flags: i32) -> io::Result<OwnedFd> {
-    let flags = flags | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let flags = flags | libc::O_NOCTTY;
     // SAFETY: numbers only.
-    lend::made(unsafe { libc::ioctl(master.as_raw_fd(), TIOCGPTPEER, flags) }.into())
+    let fd = lend::made(unsafe { libc::ioctl(master.as_raw_fd(), TIOCGPTPEER, flags) }.into())?;
+    // Not on opening: with this call it would stay among the status flags, for whoever has the
+    // description, and `/proc/PID/fdinfo` tells both by one bit.
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    Ok(fd)
 }
 
 /// Reads what is there now.
@@ -327,7 +334,7 @@ pub fn restore(
             new.insert(Pair { master, slave: None, known: None })
         }
     };
-    let flags = description.flags as i32 & (OPEN_FLAGS | libc::O_ACCMODE);
+    let flags = description.flags as i32 & (OPEN_FLAGS | libc::O_ACCMODE | O_LARGEFILE);
     if terminal.master {
         let needed = !terminal.input.is_empty() || !terminal.output.is_empty();
         if pair.slave.is_none() && (needed || terminal.flags & terminal::HUNG_UP != 0) {

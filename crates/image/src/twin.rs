@@ -297,7 +297,10 @@ pub(crate) fn not_inherited(
     }
     if dont_fork.iter().any(|m| m.vm_flags.is_empty()) {
         let maps = procfs::parse_maps(&procfs::smaps(pid)?)?;
-        let kept = |m: &Mapping| dont_fork.iter().any(|d| m.start <= d.start && d.start < m.end);
+        let kept = |m: &Mapping| {
+            let first = dont_fork.partition_point(|d| d.start < m.start);
+            dont_fork.get(first).is_some_and(|d| d.start < m.end)
+        };
         dont_fork = maps.into_iter().filter(kept).collect();
     }
     Ok((saved, dont_fork))

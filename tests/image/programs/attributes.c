@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static int barriers;
+
 static uint64_t look(void) {
     uint64_t before = sum, result;
     sum = 1;
@@ -35,6 +37,8 @@ static uint64_t look(void) {
     add((uint64_t)prctl(PR_GET_TIMERSLACK));
     add((uint64_t)prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
     add((uint64_t)prctl(PR_GET_SPECULATION_CTRL, PR_SPEC_STORE_BYPASS, 0, 0, 0));
+    // What it has registered for; 0 where it could not.
+    add((uint64_t)(barriers && syscall(SYS_membarrier, 1 << 3, 0, 0) == 0));
     // Which memory it has chosen; a kernel without nodes leaves this as it is.
     int policy = -1;
     unsigned long nodes[17] = {0};
@@ -71,6 +75,7 @@ int main(int argc, char **argv) {
     prctl(PR_SET_TIMERSLACK, 123456);
     unsigned long node = 1;
     syscall(SYS_set_mempolicy, 3 /* MPOL_INTERLEAVE */, &node, 64);
+    barriers = syscall(SYS_membarrier, 1 << 4 /* REGISTER_PRIVATE_EXPEDITED */, 0, 0) == 0;
     FILE *filter = fopen("/proc/self/coredump_filter", "w");
     if (filter) {
         fputs("0x25", filter);
