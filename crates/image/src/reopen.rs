@@ -13,6 +13,7 @@ use crate::reorphan::{self, Remade};
 use crate::restore::RestoreOptions;
 use crate::rewire::{self, MadeSockets, Wiring};
 use crate::state::{Description, FileId, Socket, State, Target};
+use crate::undo::{self, FileNote, Undo};
 use crate::{counters, inotify, pipes, sockets, terminals};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Status flags that are given again on opening.
@@ -63,6 +65,7 @@ pub struct Reopener<'a> {
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
     cuts: Cuts,
+    undo: Undo,
     /// Keeps the descriptors open.
     open: Vec<OwnedFd>,
 }
@@ -121,6 +124,11 @@ impl<'a> Reopener<'a> {
         options: &'a RestoreOptions,
         images: &[&Image],
     ) -> Reopener<'a> {
+        let states = || images.iter().map(|image| &image.state);
+        // Before anything is open for writing: these ask who else has it so.
+        let how = (options.files, options.appended);
+        let undo = Undo::look(states(), how, options.aside.clone(), &options.shared);
+        let cuts = Cuts::find(states(), options.appended, |id| undo.found(id));
         let sockets = images.iter().flat_map(|image| rewire::sockets_of(image));
         Reopener {
             stdio,
@@ -133,10 +141,15 @@ impl<'a> Reopener<'a> {
             orphans: reorphan::Family::of(images),
             pidfds: Vec::new(),
             flags: Vec::new(),
-            // Before anything is open for writing: this asks who else has it so.
-            cuts: Cuts::find(images.iter().map(|image| &image.state), options.appended),
+            cuts,
+            undo,
             open: Vec::new(),
         }
+    }
+
+    /// What was not as it was of files, once all is done, and files that are not open.
+    pub fn file_notes(&mut self) -> (Vec<FileNote>, Vec<PathBuf>) {
+        (std::mem::take(&mut self.undo.notes), self.undo.touched())
     }
 
     /// Opens everything of one process.
@@ -156,7 +169,8 @@ impl<'a> Reopener<'a> {
             all.descriptions.push(fd);
         }
         for number in 0..state.files.len() {
-            let file = mapped::reopen(state, number)?;
+            let (path, stands_in) = self.undo.place(&state.files[number])?;
+            let file = mapped::reopen(state, number, (&path, stands_in))?;
             let fd = self.keep(file.into());
             all.files.push(fd);
         }
@@ -266,8 +280,11 @@ impl<'a> Reopener<'a> {
     pub fn finish(&mut self) -> Result<(), RestoreError> {
         self.orphans.reserve()?;
         self.orphans.seal()?;
+        let orphans = &self.orphans;
+        self.undo.compare(&|id| orphans.content(id))?;
         self.cuts.cut()?;
-        self.orphans.put_back()
+        orphans.put_back()?;
+        self.undo.put_back(&|id| orphans.content(id))
     }
 
     fn file(
@@ -277,16 +294,17 @@ impl<'a> Reopener<'a> {
         dir: bool,
     ) -> Result<File, RestoreError> {
         let flags = description.flags as i32;
-        let file = open(&id.path, flags)?;
+        let (path, stands_in) = self.undo.place(id)?;
+        let file = open_at(&path, &id.path, flags)?;
         let meta = file.metadata().map_err(|e| file_error(&id.path, e.to_string()))?;
         let writes = append::writes(description);
-        is_the_same(id, &meta, dir, writes)?;
+        is_the_same(id, &meta, dir, writes && !stands_in)?;
         let needed = if writes { id.size } else { description.offset.min(id.size) };
-        if !dir && meta.size() < needed {
+        if !dir && !stands_in && meta.size() < needed {
             let what = format!("has shrunk to {} bytes; {needed} are needed", meta.size());
             return Err(file_error(&id.path, what));
         }
-        if append::appends(description) && meta.size() > id.size {
+        if append::grows(description, id) && meta.size() > id.size {
             self.cuts.note(&file, id, description.shared)?;
         }
         if flags & libc::O_PATH == 0 {
@@ -324,7 +342,7 @@ pub fn are_here(state: &State) -> Result<(), RestoreError> {
     }
     for description in &state.descriptions {
         let Target::File { id, dir } = &description.target else { continue };
-        if own_proc_file(state, &id.path).is_none() {
+        if own_proc_file(state, &id.path).is_none() && !undo::stands_in(state, id) {
             is_the_same(id, &look(&id.path)?, *dir, append::writes(description))?;
         }
     }
@@ -357,12 +375,17 @@ pub(crate) fn reopen_fd(
 }
 
 pub(crate) fn open(path: &[u8], flags: i32) -> Result<File, RestoreError> {
+    open_at(path_of(path).as_ref(), path, flags)
+}
+
+/// Opens what lies at `at` for the file that was at `path`.
+fn open_at(at: &Path, path: &[u8], flags: i32) -> Result<File, RestoreError> {
     let access = flags & libc::O_ACCMODE;
     OpenOptions::new()
         .read(access != libc::O_WRONLY)
         .write(access != libc::O_RDONLY)
         .custom_flags(flags & OPEN_FLAGS | libc::O_NOCTTY)
-        .open(path_of(path))
+        .open(at)
         .map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => file_error(path, "is gone"),
             _ => file_error(path, format!("cannot be opened again: {e}")),

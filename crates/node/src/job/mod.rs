@@ -325,6 +325,8 @@ pub struct Job {
     placement: Placement,
     /// The latest epoch of a node.
     epoch: u64,
+    /// What was said of files that were not as they were.
+    said_of_files: BTreeSet<String>,
     /// Of a job over nodes, from its beginning on.
     planner: Option<Planner>,
     vaults: vault::Vaults,
@@ -468,6 +470,7 @@ impl Job {
             head: None,
             noted: Vec::new(),
             touched: BTreeSet::new(),
+            said_of_files: BTreeSet::new(),
             written: BTreeMap::new(),
             rejoining: None,
             asks: Vec::new(),

@@ -93,6 +93,16 @@ impl Job {
         }
     }
 
+    /// Files that a rank did not find again as they were; each is named once.
+    pub(super) fn tell_of_files(&mut self, rank: u32, files: Vec<String>) {
+        for text in files {
+            let text = format!("rank {rank} came back, but {text}");
+            if self.said_of_files.insert(text.clone()) {
+                self.say(text);
+            }
+        }
+    }
+
     pub(super) fn not_started(&mut self, rank: u32, start: u64, why: (Fault, String)) {
         let (fault, text) = why;
         let Some(order) = self.ordered(rank, start) else { return };
