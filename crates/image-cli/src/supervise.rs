@@ -170,7 +170,7 @@ fn begin(
     Ok((program, pidfd))
 }
 
-/// Has it noted which files the program writes to without keeping them open, where the kernel tells.
+/// Has it noted which files the program writes to without keeping them open.
 fn watch(pid: libc::pid_t, touched: &[PathBuf], keeping: &Keeping) -> Option<Arc<Watch>> {
     let watch = Arc::new(Watch::begin().filter(|_| keeping.files_limit > 0)?);
     watch.follow(pid, touched);

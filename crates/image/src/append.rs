@@ -122,11 +122,11 @@ pub struct Cuts {
 
 impl Cuts {
     /// Looks which of the files that `states` append to nobody has open for writing.
-    /// `place`: where a file is now.
+    /// `place`: where a file is now, if it may be cut.
     pub fn find<'a>(
         states: impl Iterator<Item = &'a State>,
         appended: Appended,
-        place: impl Fn(&FileId) -> PathBuf,
+        place: impl Fn(&FileId) -> Option<PathBuf>,
     ) -> Cuts {
         let mut idle = BTreeSet::new();
         let may_be_cut = |file: &File| match appended {
@@ -139,7 +139,7 @@ impl Cuts {
             if !grows(description, id) {
                 continue;
             }
-            let Ok(file) = File::open(place(id)) else { continue };
+            let Some(Ok(file)) = place(id).map(File::open) else { continue };
             if let Some(meta) = file.metadata().ok().filter(|_| may_be_cut(&file)) {
                 idle.insert((meta.dev(), meta.ino()));
             }

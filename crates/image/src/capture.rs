@@ -92,7 +92,7 @@ pub(crate) fn freeze_state(
     let mut orphans = Orphans::of_mappings(&maps, &survey.known.named)?;
     let files = survey.table(pid, &mut orphans)?;
     let touched = std::mem::take(&mut survey.touched);
-    orphans.keep(kept::find(&files.descriptions, &maps, &touched, &mut survey.files));
+    orphans.keep(kept::find(&files, &maps, &touched, &mut survey.files));
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;

@@ -6,12 +6,12 @@
 //! its end is cut back, so of a large one nothing is stored.
 
 use crate::append::{appends, grows, writes};
-use crate::descriptors::file_id;
+use crate::descriptors::{Table, file_id};
 use crate::named::Inode;
 use crate::orphans::device;
 use crate::procfs::Mapping;
 use crate::reopen::path_of;
-use crate::state::{Description, FileId, Target, kept};
+use crate::state::{FileId, Target, kept};
 use crate::watch::Touched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -26,6 +26,8 @@ pub const DEFAULT_LIMIT_BYTES: u64 = 64 << 20;
 const ALL_FILES: u64 = 4;
 /// Files that are only read, or only grow, are stored up to this size.
 const SMALL_BYTES: u64 = 1 << 20;
+/// Files that are not kept open, up to this part of the limit: most of them are finished.
+const CLOSED_SHARE: u64 = 4;
 /// Most files that are noted of a family.
 const MAX_FILES: usize = 1024;
 /// Most names beside a file that are noted, and most entries of a folder that are looked at.
@@ -34,6 +36,8 @@ const MAX_ENTRIES: usize = 4096;
 /// What is installed there does not come and go.
 const INSTALLED: [&str; 9] =
     ["/usr/", "/lib", "/etc/", "/bin/", "/sbin/", "/opt/", "/nix/", "/snap/", "/gnu/"];
+/// Standard error.
+const LAST_STREAM: u32 = 2;
 /// No files on a storage.
 const NO_STORAGE: [&str; 3] = ["/proc/", "/sys/", "/dev/"];
 
@@ -84,21 +88,20 @@ pub fn born(meta: &Metadata) -> i64 {
 }
 
 /// The files of a process that stands still.
-pub fn find(
-    descriptions: &[Description],
-    maps: &[Mapping],
-    touched: &[Touched],
-    room: &mut Room,
-) -> Vec<Wanted> {
+pub fn find(table: &Table, maps: &[Mapping], touched: &[Touched], room: &mut Room) -> Vec<Wanted> {
     if room.limit == 0 {
         return Vec::new();
     }
     let mut found: BTreeMap<Inode, Wanted> = BTreeMap::new();
-    for d in descriptions {
+    // A log to which others write as well, such as who started it.
+    let is_stream = |i: usize| {
+        table.descriptors.iter().any(|d| d.description as usize == i && d.fd <= LAST_STREAM)
+    };
+    for (i, d) in table.descriptions.iter().enumerate() {
         let Target::File { id, dir: false } = &d.target else { continue };
         if d.flags as i32 & libc::O_PATH == 0 {
             let mut flags = if grows(d, id) { kept::GROWS } else { 0 };
-            flags |= if appends(d) { kept::APPENDS } else { 0 };
+            flags |= if appends(d) && !is_stream(i) { kept::APPENDS } else { 0 };
             note(&mut found, &id.path, if writes(d) { kept::WRITTEN | flags } else { kept::READ });
         }
     }
@@ -130,7 +133,11 @@ pub fn find(
 fn choose(inode: Inode, mut wanted: Wanted, room: &mut Room) -> Option<Wanted> {
     let writes = wanted.flags & (kept::WRITTEN | kept::TOUCHED) != 0;
     let in_place = writes && wanted.flags & kept::GROWS == 0;
-    let limit = if in_place { u64::MAX } else { SMALL_BYTES };
+    let limit = match wanted.flags & (kept::WRITTEN | kept::TOUCHED) {
+        _ if !in_place => SMALL_BYTES,
+        kept::TOUCHED => room.limit / CLOSED_SHARE,
+        _ => u64::MAX,
+    };
     if room.seen.len() >= MAX_FILES && !room.seen.contains_key(&inode) {
         return None;
     }
@@ -168,7 +175,8 @@ fn note(found: &mut BTreeMap<Inode, Wanted>, path: &[u8], flags: u32) {
     };
     let wanted = found.entry(inode(&meta)).or_insert_with(new);
     let only_grows = flags & kept::GROWS != 0 || flags & (kept::WRITTEN | kept::TOUCHED) == 0;
-    wanted.flags = wanted.flags & !kept::GROWS | flags & !kept::GROWS
+    wanted.flags = wanted.flags & !kept::GROWS
+        | flags & !kept::GROWS
         | if only_grows { wanted.flags & kept::GROWS } else { 0 };
     if wanted.flags & (kept::WRITTEN | kept::READ | kept::TOUCHED) != 0 {
         wanted.flags &= !kept::BESIDE;
@@ -194,6 +202,7 @@ fn beside(wanted: &Wanted) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::Description;
 
     fn open(path: &Path, flags: i32, offset: u64) -> Description {
         let meta = fs::metadata(path).unwrap();
@@ -223,7 +232,7 @@ mod tests {
             path
         };
         let large = SMALL_BYTES + 1;
-        let all = [
+        let descriptions = vec![
             open(&file("place", large), libc::O_RDWR, 0),
             open(&file("log", large), libc::O_WRONLY | libc::O_APPEND, 0),
             open(&file("out", large), libc::O_WRONLY, large),
@@ -231,6 +240,7 @@ mod tests {
             open(&file("input", 10), libc::O_RDONLY, 0),
             open(&file("data", large), libc::O_RDONLY, 0),
         ];
+        let all = Table { descriptors: vec![], descriptions };
         file("log.1", 10);
         file("logs", 10);
         let found = find(&all, &[], &[], &mut Room::new(DEFAULT_LIMIT_BYTES));

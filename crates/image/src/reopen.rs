@@ -128,7 +128,8 @@ impl<'a> Reopener<'a> {
         // Before anything is open for writing: these ask who else has it so.
         let how = (options.files, options.appended);
         let undo = Undo::look(states(), how, options.aside.clone(), &options.shared);
-        let cuts = Cuts::find(states(), options.appended, |id| undo.found(id));
+        let place = |id: &FileId| Some(undo.found(id)).filter(|p| !options.shared.contains(p));
+        let cuts = Cuts::find(states(), options.appended, place);
         let sockets = images.iter().flat_map(|image| rewire::sockets_of(image));
         Reopener {
             stdio,

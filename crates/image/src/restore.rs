@@ -105,7 +105,7 @@ pub struct RestoreOptions {
     pub files: Files,
     /// Where what such files hold now is kept when they are put back; else it is not.
     pub aside: Option<PathBuf>,
-    /// Files that others were seen writing to ([`crate::Watch::shared`]); they are left as they are.
+    /// Files that others were seen writing to ([`crate::Watch::shared`]): they stay as they are.
     pub shared: Vec<PathBuf>,
 }
 

@@ -211,8 +211,7 @@ impl Shot {
         }
         // While the twin, if there is one, is still there to be looked at.
         let others = files.map(Meanwhile::end).unwrap_or_default();
-        append::mark_shared(&others, &mut state.descriptions);
-        regions.orphans.mark_shared(&others);
+        mark_shared(&others, &mut state, &mut regions);
         let maps = settle(maps, &mut regions)?;
         // Its end, which takes a while, is waited for when all else is done.
         let twin = self.twin.take();
@@ -306,11 +305,7 @@ impl Shot {
 
     /// Begins to look which of the files that it writes to others have open, if it does. That takes
     /// a while where there are many processes.
-    fn look_for_files(
-        &self,
-        state: &State,
-        regions: &Regions,
-    ) -> Option<Meanwhile<append::Files>> {
+    fn look_for_files(&self, state: &State, regions: &Regions) -> Option<Meanwhile<append::Files>> {
         let family = self.family.borrow().clone();
         let mut files = append::files(&state.descriptions);
         files.extend(regions.orphans.kept_files());
@@ -398,6 +393,12 @@ fn settle(maps: Pending, regions: &mut Regions) -> Result<Vec<Mapping>, CaptureE
         regions.mark(&maps)?;
     }
     Ok(maps)
+}
+
+/// Marks the files that others have open for writing.
+fn mark_shared(others: &append::Files, state: &mut State, regions: &mut Regions) {
+    append::mark_shared(others, &mut state.descriptions);
+    regions.orphans.mark_shared(others);
 }
 
 /// Fills in what is known of a process's memory.

@@ -15,16 +15,16 @@ use crate::flags::Pending;
 use crate::frame::Part;
 use crate::hashes::Hashes;
 use crate::held::Held;
+use crate::kept::DEFAULT_LIMIT_BYTES;
 use crate::pool::{Lent, Member, Pool};
 use crate::procfs::Mapping;
 use crate::spans::Spans;
+use crate::watch::Watch;
 use crate::writes::{Obstacle, Writes};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use crate::kept::DEFAULT_LIMIT_BYTES;
-use crate::watch::Watch;
 use std::sync::Arc;
 use std::time::Instant;
 

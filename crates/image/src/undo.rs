@@ -16,7 +16,7 @@ use crate::kept;
 use crate::reopen::{file_error, path_of};
 use crate::state::{FileId, Orphan, OrphanKind, State, kept as bits};
 use crate::writers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -168,28 +168,42 @@ impl Undo {
     /// Looks at the files that `states` tell of; nobody has opened them here yet.
     pub fn look<'a>(
         states: impl Iterator<Item = &'a State>,
+        how: (Files, Appended),
+        aside: Option<PathBuf>,
+        shared: &[PathBuf],
+    ) -> Undo {
+        Undo::of(cases(states), how, aside, shared)
+    }
+
+    fn of(
+        mut cases: Vec<Case>,
         (how, appended): (Files, Appended),
         aside: Option<PathBuf>,
         shared: &[PathBuf],
     ) -> Undo {
-        let mut cases = cases(states);
+        let known: BTreeSet<u64> = cases.iter().map(|case| case.file.ino).collect();
         for case in &mut cases {
-            case.now = match fs::symlink_metadata(&case.path) {
-                Ok(meta) if case.is_it(&meta) => Now::There,
+            let meta = fs::symlink_metadata(&case.path);
+            case.now = match &meta {
+                Ok(meta) if case.is_it(meta) => Now::There,
                 Ok(_) => moved(case).map_or(Now::Replaced, Now::Moved),
                 Err(_) => moved(case).map_or(Now::Gone, Now::Moved),
             };
-            let now = match &case.now {
-                Now::Gone => None,
-                _ => Some(case.place()),
-            };
-            case.hands_off = match now.and_then(writers::of) {
+            let place = Some(case.place()).filter(|_| !matches!(case.now, Now::Gone));
+            let writer = place.and_then(writers::of);
+            let older = meta.is_ok_and(|meta| {
+                let born = kept::born(&meta);
+                let other = !known.contains(&meta.ino()) && !case.is_it(&meta);
+                other && born != 0 && born < case.file.mtime_ns.min(case.born_ns.max(1))
+            });
+            case.hands_off = match writer {
                 _ if case.has(bits::SHARED) => {
                     Some("another process wrote to it at the checkpoint, too".into())
                 }
                 _ if shared.contains(&case.path) => {
                     Some("another process was seen writing to it, too".into())
                 }
+                _ if older => Some("what has its name now is older than it".into()),
                 Some(pid) => Some(writers::named(pid)),
                 None => None,
             };
@@ -377,34 +391,45 @@ impl Undo {
             }
         }
         let sources: Vec<PathBuf> = renames.iter().map(|(_, from)| from.clone()).collect();
-        let mut second: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let mut second: Vec<(usize, PathBuf)> = Vec::new();
+        let mut failed = Vec::new();
         for (i, from) in renames {
             let case = &self.cases[i];
             let to = &case.path;
-            if fs::symlink_metadata(to).is_ok() && !sources.contains(to) {
-                self.clear(to);
+            if fs::symlink_metadata(to).is_ok() && !sources.contains(to) && !self.clear(to) {
+                failed.push((i, "something else has its name, and cannot be moved".into()));
+                continue;
             }
             let links = fs::symlink_metadata(&from).map_or(0, |m| m.nlink());
             if case.made.is_none() && links < u64::from(case.links) {
                 // It had both names.
-                drop(fs::hard_link(&from, to));
+                failed.extend(fs::hard_link(&from, to).err().map(|e| (i, e.to_string())));
                 continue;
             }
             let between = to.with_file_name(format!(".eyrie-{}-{i}", std::process::id()));
-            if fs::rename(&from, &between).is_ok() {
-                second.push((between, to.clone()));
+            match fs::rename(&from, &between) {
+                Ok(()) => second.push((i, between)),
+                Err(e) => failed.push((i, e.to_string())),
             }
         }
-        second.into_iter().for_each(|(from, to)| drop(fs::rename(from, to)));
+        for (i, from) in second {
+            let renamed = fs::rename(from, &self.cases[i].path);
+            failed.extend(renamed.err().map(|e| (i, e.to_string())));
+        }
+        for (i, why) in failed {
+            let what = format!("does not have its name again: {why}");
+            self.notes.push(FileNote { path: self.cases[i].path.clone(), what, left: true });
+        }
     }
 
-    /// Takes away what has the name of a file that comes back.
-    fn clear(&self, path: &Path) {
-        match self.aside.as_ref().and_then(|aside| keep(path, aside, true)) {
-            Some(_) => {}
-            // The name is needed; it is of the program's own making.
-            None => drop(fs::remove_file(path)),
+    /// Takes away what has the name of a file that comes back; it is kept.
+    fn clear(&self, path: &Path) -> bool {
+        if self.aside.as_ref().and_then(|aside| keep(path, aside, true)).is_some() {
+            return true;
         }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".eyrie-ahead");
+        fs::rename(path, beside).is_ok()
     }
 
     /// Journals of databases that came after the checkpoint.
@@ -440,7 +465,10 @@ impl Drop for Undo {
     fn drop(&mut self) {
         if !self.done {
             // Ours, made where there was none.
-            self.cases.iter().filter_map(|c| c.made.as_ref()).for_each(|m| drop(fs::remove_file(m)));
+            self.cases
+                .iter()
+                .filter_map(|c| c.made.as_ref())
+                .for_each(|m| drop(fs::remove_file(m)));
         }
     }
 }
@@ -591,3 +619,7 @@ fn keep(path: &Path, aside: &Path, moves: bool) -> Option<PathBuf> {
     }
     if moves { fs::remove_file(path).ok().map(|()| to) } else { Some(to) }
 }
+
+#[cfg(test)]
+#[path = "undo_tests.rs"]
+mod tests;

@@ -112,6 +112,13 @@ impl Watch {
     /// Looks for folders that are new to it.
     pub fn look(&self, root: libc::pid_t) {
         let Ok(cwd) = fs::read_link(format!("/proc/{root}/cwd")) else { return };
+        for fd in fs::read_dir(format!("/proc/{root}/fd")).into_iter().flatten().flatten() {
+            let file = fs::read_link(fd.path()).ok().filter(|file| file.is_absolute());
+            let folder = file.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+            let skipped = ["/proc", "/sys", "/dev", "/usr"];
+            let is_skipped = |f: &PathBuf| skipped.iter().any(|begin| f.starts_with(begin));
+            folder.filter(|f| !is_skipped(f)).iter().for_each(|folder| self.add(folder));
+        }
         let mut folders = vec![(cwd, 0)];
         let mut left = MAX_FOLDERS;
         while let Some((folder, depth)) = folders.pop() {

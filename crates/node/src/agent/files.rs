@@ -1,8 +1,8 @@
-//! Files that ranks write to without keeping them open: a thread takes what the kernel tells of them.
+//! Files that ranks write to without keeping them open: a thread takes what the kernel tells.
 
 use super::Agent;
 use eyrie_control::JobSpec;
-use eyrie_image::Watch;
+use eyrie_image::{FileNote, Watch};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +21,12 @@ pub(super) fn watch(spec: &JobSpec) -> Option<Arc<Watch>> {
     };
     std::thread::Builder::new().name("eyrie-files".into()).spawn(run).ok()?;
     Some(watch)
+}
+
+/// Files that a rank which came back did not find again as they were, in words.
+pub(super) fn left(files: &[FileNote]) -> Vec<String> {
+    let left = files.iter().filter(|note| note.left);
+    left.map(|note| format!("{} {}", note.path.display(), note.what)).collect()
 }
 
 impl Agent {

@@ -3,7 +3,7 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
-use super::{Agent, Msg, Proc, Rank, Replay, streams, unfit};
+use super::{Agent, Msg, Proc, Rank, Replay, files, streams, unfit};
 use crate::cores;
 use crate::pipes;
 use crate::reap;
@@ -142,35 +142,10 @@ impl Agent {
                 (pid, None, vec![])
             }
             generation => {
-                let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
-                let dead = self.rank(rank).last_pid.take();
-                let shared = self.shared_files(dead);
-                let with = RestoreOptions {
-                    ignore_features: self.spec.ignore_features.clone(),
-                    processors: bound,
-                    lazy: late.map(|late| late.0),
-                    lazy_from: late.map_or(0, |late| late.1),
-                    sockets,
-                    appended: match self.spec.appended {
-                        Appended::Auto => eyrie_image::Appended::Auto,
-                        Appended::Cut => eyrie_image::Appended::Cut,
-                        Appended::Keep => eyrie_image::Appended::Keep,
-                    },
-                    files: match self.spec.files {
-                        Files::Auto => eyrie_image::Files::Auto,
-                        Files::Warn => eyrie_image::Files::Warn,
-                        Files::Refuse => eyrie_image::Files::Refuse,
-                        Files::Restore => eyrie_image::Files::Restore,
-                    },
-                    aside: Some(self.place.images.with_file_name("ahead")),
-                    shared,
-                    ..RestoreOptions::default()
-                };
+                let with = self.restore_options(rank, generation, bound, late)?;
                 let restored = self.restore(&self.image_file(rank, generation), stdio, with)?;
                 self.follow_files(restored.pid, &restored.touched);
-                let left = restored.files.iter().filter(|note| note.left);
-                let left = left.map(|note| format!("{} {}", note.path.display(), note.what));
-                (restored.pid, restored.filling, left.collect())
+                (restored.pid, restored.filling, files::left(&restored.files))
             }
         };
         self.rank(rank).last_pid = Some(pid);
@@ -201,6 +176,39 @@ impl Agent {
             return Err(error.into());
         }
         Ok((pid, files))
+    }
+
+    fn restore_options(
+        &mut self,
+        rank: u32,
+        generation: u32,
+        bound: Option<Vec<u8>>,
+        late: Late,
+    ) -> Result<RestoreOptions, LaunchError> {
+        let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
+        let dead = self.rank(rank).last_pid.take();
+        let shared = self.shared_files(dead);
+        Ok(RestoreOptions {
+            ignore_features: self.spec.ignore_features.clone(),
+            processors: bound,
+            lazy: late.map(|late| late.0),
+            lazy_from: late.map_or(0, |late| late.1),
+            sockets,
+            appended: match self.spec.appended {
+                Appended::Auto => eyrie_image::Appended::Auto,
+                Appended::Cut => eyrie_image::Appended::Cut,
+                Appended::Keep => eyrie_image::Appended::Keep,
+            },
+            files: match self.spec.files {
+                Files::Auto => eyrie_image::Files::Auto,
+                Files::Warn => eyrie_image::Files::Warn,
+                Files::Refuse => eyrie_image::Files::Refuse,
+                Files::Restore => eyrie_image::Files::Restore,
+            },
+            aside: Some(self.place.images.with_file_name("ahead")),
+            shared,
+            ..RestoreOptions::default()
+        })
     }
 
     fn exec(

@@ -292,6 +292,8 @@ struct Rank {
     swap: Option<u32>,
     /// What has kept it from being brought back since it ran last.
     trouble: unfit::Trouble,
+    /// What was said of files that were not as they were.
+    said_of_files: BTreeSet<String>,
 }
 
 fn blank() -> [Tape; 2] {
@@ -325,8 +327,6 @@ pub struct Job {
     placement: Placement,
     /// The latest epoch of a node.
     epoch: u64,
-    /// What was said of files that were not as they were.
-    said_of_files: BTreeSet<String>,
     /// Of a job over nodes, from its beginning on.
     planner: Option<Planner>,
     vaults: vault::Vaults,
@@ -470,7 +470,6 @@ impl Job {
             head: None,
             noted: Vec::new(),
             touched: BTreeSet::new(),
-            said_of_files: BTreeSet::new(),
             written: BTreeMap::new(),
             rejoining: None,
             asks: Vec::new(),
@@ -773,6 +772,7 @@ impl Rank {
             moves: rounds::Moves::default(),
             swap: None,
             trouble: unfit::Trouble::default(),
+            said_of_files: BTreeSet::new(),
         }
     }
 }
