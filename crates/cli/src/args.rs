@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
-use crate::exact_args::{AppendedMode, Exact, OrphansMode, WtimeMode};
+use crate::exact_args::{AppendedMode, Exact, FilesMode, OrphansMode, WtimeMode};
 use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
@@ -485,6 +485,13 @@ pub struct Restart {
     /// What becomes of a checkpoint of a rank that has left processes behind [default: as before]
     #[arg(long, value_enum, value_name = "HOW")]
     pub orphans: Option<OrphansMode>,
+    /// What becomes of files that ranks write to and that are not as they were at the checkpoints
+    /// [default: as before]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub files: Option<FilesMode>,
+    /// Store what files hold that are open for writing, up to this size each [default: as before]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub files_limit: Option<u64>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]

@@ -1,7 +1,8 @@
 //! How exactly a rank that comes back has to repeat itself.
 
 use clap::{Args, ValueEnum};
-use eyrie_control::{Appended, Orphans, Wtime};
+use eyrie_control::{Appended, Files, Orphans, Wtime};
+use eyrie_terminal::units::parse_bytes;
 
 /// Whether what MPI_Wtime gives is an outcome like others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -46,6 +47,31 @@ impl From<AppendedMode> for Appended {
     }
 }
 
+/// What becomes of files that are not as they were at the checkpoint that a rank comes back from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FilesMode {
+    /// Put back where the checkpoint has what they held and nobody else writes to them; the others
+    /// are named
+    Auto,
+    /// Left as they are, and named
+    Warn,
+    /// The rank does not come back from that checkpoint, and nothing is changed
+    Refuse,
+    /// Put back; if one cannot be, the rank does not come back from that checkpoint
+    Restore,
+}
+
+impl From<FilesMode> for Files {
+    fn from(mode: FilesMode) -> Files {
+        match mode {
+            FilesMode::Auto => Files::Auto,
+            FilesMode::Warn => Files::Warn,
+            FilesMode::Refuse => Files::Refuse,
+            FilesMode::Restore => Files::Restore,
+        }
+    }
+}
+
 /// What becomes of a checkpoint of a rank that has left processes behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OrphansMode {
@@ -86,4 +112,12 @@ pub struct Exact {
     /// (daemons): they cannot be part of it
     #[arg(long, value_enum, default_value = "refuse", value_name = "HOW")]
     pub orphans: OrphansMode,
+    /// What becomes of files that a rank writes to and that are not as they were at its checkpoint
+    /// when it comes back: written to, renamed, removed
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    pub files: FilesMode,
+    /// Store what files hold that are open for writing, up to this size each (of a rank four times
+    /// as much in all), with its checkpoint, so that they can be put back; 0: nothing of files
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64M")]
+    pub files_limit: u64,
 }

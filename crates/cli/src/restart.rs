@@ -56,6 +56,8 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     spec.at_rest = key_again(args, &spec.at_rest)?;
     spec.appended = args.appended.map_or(spec.appended, Into::into);
     spec.orphans = args.orphans.map_or(spec.orphans, Into::into);
+    spec.files = args.files.map_or(spec.files, Into::into);
+    spec.files_limit_bytes = args.files_limit.unwrap_or(spec.files_limit_bytes);
     spec.tls = spec.tls || args.guard.tls;
     spec.transport = args.guard.transport(spec.transport);
     args.guard

@@ -26,8 +26,8 @@ pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use ha::Ha;
 pub use message::{
-    Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, LeaveStep, Leaving,
-    NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
+    Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Files, Freeze, Ft, JobSpec, LeaveStep,
+    Leaving, NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};

@@ -218,6 +218,24 @@ pub struct JobSpec {
     pub appended: Appended,
     /// What becomes of a checkpoint of a rank that has left processes behind.
     pub orphans: Orphans,
+    /// What becomes of files that are not as they were at the checkpoint that a rank comes back
+    /// from.
+    pub files: Files,
+    /// Most bytes stored of a file that a rank writes to; 0: none is noted.
+    pub files_limit_bytes: u64,
+}
+
+/// What becomes of files that are not as they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Files {
+    /// They are put back where that can be, and named elsewhere.
+    Auto,
+    /// They stay, and are named.
+    Warn,
+    /// The rank does not come back from that checkpoint.
+    Refuse,
+    /// They are put back, or the rank does not come back from that checkpoint.
+    Restore,
 }
 
 /// Whether there is one.

@@ -469,6 +469,8 @@ pub enum FromNode {
         rank: u32,
         start: u64,
         pid: u32,
+        /// Files that are not as they were at its checkpoint, in words.
+        files: Vec<String>,
     },
     NotStarted {
         rank: u32,

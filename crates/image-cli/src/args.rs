@@ -1,8 +1,8 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use eyrie_image::Mode;
-use eyrie_terminal::units::parse_interval;
+use eyrie_image::{Files, Mode};
+use eyrie_terminal::units::{parse_bytes, parse_interval};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub enum Command {
 }
 
 /// When images are taken, and where they lie.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Keeping {
     /// Keep the images in this folder; without it they lie under $EYRIE_HOME and go when the
     /// program ends
@@ -55,8 +55,43 @@ pub struct Keeping {
     /// (daemons): they cannot be part of it
     #[arg(long, value_enum, default_value = "refuse", value_name = "HOW")]
     pub orphans: OrphansMode,
+    /// What becomes, at a restart, of files that the program writes to and that are not as they
+    /// were when the image was taken: written to, renamed, removed [default: auto; of a restart:
+    /// as before]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub files: Option<FilesMode>,
+    /// Store what files hold that are open for writing, up to this size each (four times as much in
+    /// all), so that a restart can put them back; 0: nothing of files
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64M")]
+    pub files_limit: u64,
     #[command(flatten)]
     pub way: Way,
+}
+
+/// What becomes of files that are not as they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FilesMode {
+    /// Put back where the image has what they held and nobody else writes to them; the others are
+    /// named
+    Auto,
+    /// Left as they are, and named
+    Warn,
+    /// The restart is refused, and nothing is changed
+    Refuse,
+    /// Put back; the restart is refused if one cannot be
+    Restore,
+}
+
+impl FilesMode {
+    /// For the library.
+    pub fn mode(self) -> Files {
+        match self {
+            FilesMode::Auto => Files::Auto,
+            FilesMode::Warn => Files::Warn,
+            FilesMode::Refuse => Files::Refuse,
+            FilesMode::Restore => Files::Restore,
+        }
+    }
 }
 
 /// What becomes of a checkpoint of a program that has left processes behind.

@@ -6,9 +6,10 @@ use crate::find::Running;
 use crate::home::Entry;
 use crate::protocol::{self, Answer, Request, Written};
 use crate::supervise::describe;
+use crate::take::Manner;
 use crate::{find, home, program, take};
 use anyhow::{Context, anyhow, bail};
-use eyrie_image::{FreezeError, Tracker, Tracking};
+use eyrie_image::{DEFAULT_FILES_LIMIT_BYTES, FreezeError, Tracker, Tracking};
 use eyrie_terminal::{Failure, print};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -48,13 +49,15 @@ fn foreign(pid: libc::pid_t, output: Option<PathBuf>, way: Way) -> anyhow::Resul
     let name = program::short_name(OsStr::from_bytes(comm.trim_ascii_end()));
     let path = output.unwrap_or_else(|| format!("{name}.{pid}{}", home::SUFFIX).into());
     let mut tracker = Tracker::new(Tracking::Off);
-    take::take(pid, &std::path::absolute(path)?, way, OrphansMode::Leave, &mut tracker).map_err(
-        |error| match error.downcast_ref() {
+    let (orphans, files_limit) = (OrphansMode::Leave, DEFAULT_FILES_LIMIT_BYTES);
+    let manner = Manner { orphans, files: None, files_limit };
+    take::take(pid, &std::path::absolute(path)?, way, manner, &mut tracker).map_err(|error| {
+        match error.downcast_ref() {
             Some(FreezeError::NotPermitted) => anyhow!(
                 "the kernel does not permit tracing process {pid}: start the program with \
                  `eyrie-image run`, or ask as the one who may trace it"
             ),
             _ => error,
-        },
-    )
+        }
+    })
 }

@@ -170,6 +170,11 @@ pub fn entries(home: &Path) -> Vec<Entry> {
     found
 }
 
+/// Where files are kept that a restart writes over, or moves away, of the program in this folder.
+pub fn aside(home: &Path, folder: &str) -> PathBuf {
+    home.parent().unwrap_or(home).join("ahead").join(folder)
+}
+
 /// The images in a folder, oldest first.
 pub fn images(folder: &Path) -> Vec<PathBuf> {
     let Ok(list) = fs::read_dir(folder) else { return Vec::new() };

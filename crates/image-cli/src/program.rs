@@ -29,7 +29,8 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         }
     };
     let words: Vec<_> = run.command.iter().map(|w| w.to_string_lossy()).collect();
-    let started = Started { pid, folder, name: short, command: words.join(" "), set: held.set };
+    let (command, touched) = (words.join(" "), Vec::new());
+    let started = Started { pid, folder, name: short, command, touched, set: held.set };
     supervise::supervise(started, &run.keeping)
 }
 

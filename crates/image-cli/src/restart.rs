@@ -1,10 +1,10 @@
 //! `eyrie-image restart`: an image becomes our child, with our standard streams.
 
-use crate::args::{AppendedMode, Restart};
+use crate::args::{AppendedMode, FilesMode, Keeping, Restart};
 use crate::supervise::{self, Started};
-use crate::{find, home, orphans, program, say, signals};
+use crate::{find, home, orphans, program, say, signals, take};
 use anyhow::{Context, anyhow};
-use eyrie_image::{Appended, Image, RestoreError, RestoreOptions, RestoreSpec};
+use eyrie_image::{Appended, FileNote, Files, Image, RestoreError, RestoreOptions, RestoreSpec};
 use eyrie_terminal::{Failure, told};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +20,8 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let restorer = restorer()?;
     let home = home::home()?;
     let (images, entry) = find::images(&home, &args.image)?;
-    let (image, comm) = newest_whole(&images)?;
+    let (image, comm, files) = newest_whole(&images)?;
+    let files = args.keeping.files.or(files);
     let held = signals::hold();
     orphans::adopt();
     let name = image_name(&image).unwrap_or_else(|| program::short_name(OsStr::new(&comm)));
@@ -28,6 +29,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         Some(entry) => home::adopt(entry)?,
         None => home::create(&home, &name)?,
     };
+    let keeping = Keeping { files, ..args.keeping.clone() };
     let made = eyrie_image::restore_lazily(RestoreSpec {
         image: &image,
         restorer: &restorer,
@@ -43,18 +45,21 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
                 AppendedMode::Cut => Appended::Cut,
                 AppendedMode::Keep => Appended::Keep,
             },
+            files: files.map_or(Files::Auto, FilesMode::mode),
+            aside: Some(home::aside(&home, &folder.name)),
             ..RestoreOptions::default()
         },
     });
-    let pid = match made {
+    let (pid, touched) = match made {
         Ok(restored) => {
             for what in &restored.left_out {
                 say(&format!("restored without its {what}"));
             }
+            restored.files.iter().for_each(tell_of_file);
             if let Some(why) = restored.why_not_lazy.filter(|_| args.keeping.verbose) {
                 say(&format!("all memory was read before the program runs: {why}"));
             }
-            restored.pid
+            (restored.pid, restored.touched)
         }
         Err(error) => {
             if let Some(record) = entry.as_ref().and_then(|e| e.record.as_ref()) {
@@ -68,8 +73,8 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         Some(record) => record.command,
         None => format!("{comm} (from {})", image.display()),
     };
-    let started = Started { pid, folder, name, command, set: held.set };
-    supervise::supervise(started, &args.keeping)
+    let started = Started { pid, folder, name, command, touched, set: held.set };
+    supervise::supervise(started, &keeping)
 }
 
 /// The program that turns itself into the process, installed beside us or in `../libexec`.
@@ -86,12 +91,15 @@ pub fn restorer() -> anyhow::Result<PathBuf> {
     })
 }
 
-/// The first image that is whole, and the name of its program.
-fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String)> {
+/// The first image that is whole, the name of its program, and what was said of files.
+fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String, Option<FilesMode>)> {
     let mut refused = None;
     for path in images {
         match Image::open(path) {
-            Ok(image) => return Ok((path.clone(), image.summary().comm)),
+            Ok(image) => {
+                let files = take::files_of(image.meta());
+                return Ok((path.clone(), image.summary().comm, files));
+            }
             Err(error) => {
                 let error = anyhow!(error).context(format!("cannot use {}", path.display()));
                 if let Some(earlier) = refused.replace(error) {
@@ -101,6 +109,11 @@ fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String)> {
         }
     }
     Err(refused.unwrap_or_else(|| anyhow!("there is no image")))
+}
+
+/// Says what became of a file that was not as it was.
+fn tell_of_file(note: &FileNote) {
+    say(&format!("{} {}", note.path.display(), note.what));
 }
 
 /// What an image of ours is named after.

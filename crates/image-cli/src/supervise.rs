@@ -3,13 +3,14 @@
 //! Kept true: at most one image is being taken at a time; the command ends only when the program
 //! has ended and no thread touches it any more; only images that were to be kept are left behind.
 
-use crate::args::{Keeping, OrphansMode, Way};
+use crate::args::{Keeping, Way};
 use crate::home::{self, Held, RunRecord};
 use crate::protocol::{Request, Written};
 use crate::signals::{self, Seen};
+use crate::take::Manner;
 use crate::{orphans, say, serve, take};
 use anyhow::{Context, bail};
-use eyrie_image::{Image, Tracker, Tracking, collect_end};
+use eyrie_image::{Image, Tracker, Tracking, Watch, collect_end};
 use eyrie_terminal::{Failure, told, units};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether processes that the program has left behind have ended.
 const LOOK_MS: libc::c_int = 1000;
+/// For how long it is waited for word of files at a time.
+const WATCH_MS: i32 = 1000;
 
 /// A child that was just started, and what we know of it.
 pub struct Started {
@@ -30,6 +33,8 @@ pub struct Started {
     /// Images are named so.
     pub name: String,
     pub command: String,
+    /// Files that it is known to write to without keeping them open.
+    pub touched: Vec<PathBuf>,
     /// Signals that wait to be passed on.
     pub set: libc::sigset_t,
 }
@@ -41,7 +46,8 @@ pub struct Program {
     name: String,
     keep: usize,
     verbose: bool,
-    orphans: OrphansMode,
+    manner: Manner,
+    watch: Option<Arc<Watch>>,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -68,9 +74,10 @@ enum End {
 
 /// Stays with the program to its end; returns the exit code.
 pub fn supervise(started: Started, keeping: &Keeping) -> Result<i32, Failure> {
-    let Started { pid, folder, name, command, set } = started;
+    let Started { pid, folder, name, command, touched, set } = started;
     let seen = Seen::default();
-    let begun = begin(pid, &folder, name.clone(), &command, set, keeping, seen.clone());
+    let watch = watch(pid, &touched, keeping);
+    let begun = begin((pid, watch), &folder, name.clone(), &command, set, keeping, seen.clone());
     let (program, pidfd) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -111,7 +118,7 @@ fn tell_of_orphans(pid: libc::pid_t) {
 
 /// Everything that can fail before the program is just waited for.
 fn begin(
-    pid: libc::pid_t,
+    (pid, watch): (libc::pid_t, Option<Arc<Watch>>),
     folder: &Held,
     name: String,
     command: &str,
@@ -133,7 +140,8 @@ fn begin(
     let images: Vec<PathBuf> =
         home::images(&dir).into_iter().filter(|p| number(p, &name).is_some()).collect();
     let next = images.iter().filter_map(|p| number(p, &name)).max().map_or(1, |n| n + 1);
-    let tracker = Tracker::new(Tracking::from_env());
+    let mut tracker = Tracker::new(Tracking::from_env());
+    watch.iter().for_each(|watch| tracker.watch(Arc::clone(watch)));
     let state = State { over: false, next, images, tracker, complaint: String::new() };
     let program = Arc::new(Program {
         pid,
@@ -141,7 +149,12 @@ fn begin(
         name,
         keep: keeping.keep as usize,
         verbose: keeping.verbose,
-        orphans: keeping.orphans,
+        manner: Manner {
+            orphans: keeping.orphans,
+            files: keeping.files,
+            files_limit: keeping.files_limit,
+        },
+        watch,
         state: Mutex::new(state),
         ended: Condvar::new(),
     });
@@ -155,6 +168,20 @@ fn begin(
     let supervisor = std::process::id() as i32;
     folder.announce(&RunRecord { pid, supervisor, dir, command: command.into() })?;
     Ok((program, pidfd))
+}
+
+/// Has it noted which files the program writes to without keeping them open.
+fn watch(pid: libc::pid_t, touched: &[PathBuf], keeping: &Keeping) -> Option<Arc<Watch>> {
+    let watch = Arc::new(Watch::begin().filter(|_| keeping.files_limit > 0)?);
+    watch.follow(pid, touched);
+    let weak = Arc::downgrade(&watch);
+    let run = move || {
+        while let Some(watch) = weak.upgrade() {
+            watch.take(WATCH_MS);
+        }
+    };
+    std::thread::Builder::new().name("watch".into()).spawn(run).ok()?;
+    Some(watch)
 }
 
 /// The number in the name of an image of `program`.
@@ -175,6 +202,7 @@ impl Program {
         if state.over {
             bail!("the program has ended");
         }
+        self.watch.iter().for_each(|watch| watch.look(self.pid));
         let path = match &request.output {
             Some(path) => path.clone(),
             None => self.dir.join(format!("{}.{}{}", self.name, state.next, home::SUFFIX)),
@@ -182,13 +210,14 @@ impl Program {
         // Only those that we keep an eye on are built upon.
         let written = if request.output.is_some() {
             let mut alone = Tracker::new(Tracking::Off);
-            take::take(self.pid, &path, request.way, self.orphans, &mut alone)?
+            self.watch.iter().for_each(|watch| alone.watch(Arc::clone(watch)));
+            take::take(self.pid, &path, request.way, self.manner, &mut alone)?
         } else {
             if request.way.full {
                 state.tracker.restart();
             }
             let written =
-                take::take(self.pid, &path, request.way, self.orphans, &mut state.tracker)?;
+                take::take(self.pid, &path, request.way, self.manner, &mut state.tracker)?;
             state.next += 1;
             state.images.push(path);
             state.tracker.prepare();

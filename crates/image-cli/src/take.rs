@@ -1,32 +1,57 @@
 //! Taking one image of a child.
 
-use crate::args::{OrphansMode, Way};
+use crate::args::{FilesMode, OrphansMode, Way};
 use crate::orphans;
 use crate::protocol::Written;
 use anyhow::{Context, anyhow};
+use clap::ValueEnum;
 use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, Mode, Tracker};
 use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// What stands in the caller's part of our images.
-const META: &[u8] = b"eyrie-image 1\n";
+/// What stands in the caller's part of our images; behind it what `--files` says, if anything.
+const META: &str = "eyrie-image 1\n";
+const META_FILES: &str = "files ";
+
+/// What is the same for all images of a program.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner {
+    /// What is made of processes that it has left behind, if we adopt them.
+    pub orphans: OrphansMode,
+    /// What a restart makes of files that are not as they were.
+    pub files: Option<FilesMode>,
+    /// Most bytes stored of a file.
+    pub files_limit: u64,
+}
+
+fn meta(manner: Manner) -> Vec<u8> {
+    let files = manner.files.and_then(|files| files.to_possible_value());
+    let files = files.map(|value| format!("{META_FILES}{}\n", value.get_name()));
+    format!("{META}{}", files.unwrap_or_default()).into_bytes()
+}
+
+/// What was said of files when an image was taken.
+pub fn files_of(meta: &[u8]) -> Option<FilesMode> {
+    let text = std::str::from_utf8(meta).ok()?.strip_prefix(META)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(META_FILES))?;
+    FilesMode::from_str(value, false).ok()
+}
 
 /// Freezes `pid`, lets it go on as soon as may be, and writes its image to `path`: what has changed
-/// since the last image that `tracker` knows of in that folder. `orphans`: what is made of
-/// processes that it has left behind, if we adopt them.
+/// since the last image that `tracker` knows of in that folder.
 pub fn take(
     pid: libc::pid_t,
     path: &Path,
     way: Way,
-    orphans: OrphansMode,
+    manner: Manner,
     tracker: &mut Tracker,
 ) -> anyhow::Result<Written> {
     // In a thread of its own: a thread of the program that does not stop in time is let go by the
     // kernel when the one that traces it ends.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("checkpoint".into());
-        let taking = thread.spawn_scoped(scope, || take_here(pid, path, way, orphans, tracker));
+        let taking = thread.spawn_scoped(scope, || take_here(pid, path, way, manner, tracker));
         let taken = taking.context("cannot start a thread")?.join();
         taken.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
@@ -36,14 +61,16 @@ fn take_here(
     pid: libc::pid_t,
     path: &Path,
     way: Way,
-    orphans: OrphansMode,
+    manner: Manner,
     tracker: &mut Tracker,
 ) -> anyhow::Result<Written> {
+    tracker.keep_files(manner.files_limit);
+    let meta = meta(manner);
     let begun = Instant::now();
     let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None, &false.into());
     let before = ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
-    if orphans == OrphansMode::Refuse {
+    if manner.orphans == OrphansMode::Refuse {
         refuse_orphans(pid)?;
     }
     warn_of_family(&frozen);
@@ -51,13 +78,13 @@ fn take_here(
     let shot = frozen.shot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;
     let mode = shot.choice().mode;
     let (report, pause) = if mode == Mode::Sync {
-        let report = shot.write_image(META, tracker).context("no checkpoint")?;
+        let report = shot.write_image(&meta, tracker).context("no checkpoint")?;
         let released = frozen.release();
         (report, released.map(|()| stopped.elapsed()))
     } else {
         let released = frozen.release();
         let pause = before + stopped.elapsed();
-        let report = shot.write_image(META, tracker).context("no checkpoint")?;
+        let report = shot.write_image(&meta, tracker).context("no checkpoint")?;
         (report, released.map(|()| pause))
     };
     let pause = match pause {

@@ -12,13 +12,14 @@
 
 use crate::error::RestoreError;
 use crate::procfs;
-use crate::reopen::{file_error, path_of};
+use crate::reopen::file_error;
 use crate::state::{Description, FileId, State, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// Whether a description can write.
 pub fn writes(description: &Description) -> bool {
@@ -29,6 +30,12 @@ pub fn writes(description: &Description) -> bool {
 /// Whether it appends.
 pub fn appends(description: &Description) -> bool {
     writes(description) && description.flags as i32 & libc::O_APPEND != 0
+}
+
+/// Whether all that it writes goes to the end of its file.
+pub fn grows(description: &Description, id: &FileId) -> bool {
+    let only = description.flags as i32 & libc::O_ACCMODE == libc::O_WRONLY;
+    appends(description) || only && writes(description) && description.offset >= id.size
 }
 
 /// Files by device and inode number.
@@ -84,7 +91,8 @@ fn descends(mut pid: libc::pid_t, own: &[libc::pid_t]) -> bool {
     false
 }
 
-fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {
+/// Whether a descriptor of a process, by its number as text, can write.
+pub fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {
     let number = std::str::from_utf8(fd).ok().and_then(|n| n.parse::<u32>().ok());
     let info = number.and_then(|fd| procfs::fdinfo(pid, fd).ok());
     info.is_none_or(|info| info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY)
@@ -114,16 +122,24 @@ pub struct Cuts {
 
 impl Cuts {
     /// Looks which of the files that `states` append to nobody has open for writing.
-    pub fn find<'a>(states: impl Iterator<Item = &'a State>, appended: Appended) -> Cuts {
+    /// `place`: where a file is now, if it may be cut.
+    pub fn find<'a>(
+        states: impl Iterator<Item = &'a State>,
+        appended: Appended,
+        place: impl Fn(&FileId) -> Option<PathBuf>,
+    ) -> Cuts {
         let mut idle = BTreeSet::new();
         let may_be_cut = |file: &File| match appended {
             Appended::Auto => nobody_writes(file),
             Appended::Cut => true,
             Appended::Keep => false,
         };
-        for description in states.flat_map(|s| &s.descriptions).filter(|d| appends(d)) {
+        for description in states.flat_map(|s| &s.descriptions) {
             let Target::File { id, .. } = &description.target else { continue };
-            let Ok(file) = File::open(path_of(&id.path)) else { continue };
+            if !grows(description, id) {
+                continue;
+            }
+            let Some(Ok(file)) = place(id).map(File::open) else { continue };
             if let Some(meta) = file.metadata().ok().filter(|_| may_be_cut(&file)) {
                 idle.insert((meta.dev(), meta.ino()));
             }
@@ -156,8 +172,24 @@ impl Cuts {
     }
 }
 
+/// What the kernel says of who has a file open for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lease {
+    /// Nobody has.
+    Nobody,
+    /// Somebody has.
+    Somebody,
+    /// It does not say.
+    Unknown,
+}
+
 /// Whether nobody has the file open for writing, by the kernel's word.
 fn nobody_writes(file: &File) -> bool {
+    lease(file) == Lease::Nobody
+}
+
+/// Asks the kernel who has a file open for writing.
+pub fn lease(file: &File) -> Lease {
     let lease = |kind: i32| {
         // SAFETY: numbers only.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) == 0 }
@@ -166,7 +198,13 @@ fn nobody_writes(file: &File) -> bool {
     // nothing.
     // SAFETY: numbers only.
     unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) };
-    lease(libc::F_RDLCK) && lease(libc::F_UNLCK)
+    if lease(libc::F_RDLCK) {
+        return if lease(libc::F_UNLCK) { Lease::Nobody } else { Lease::Unknown };
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::EAGAIN) => Lease::Somebody,
+        _ => Lease::Unknown,
+    }
 }
 
 const F_SETSIG: i32 = 10;

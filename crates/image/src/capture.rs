@@ -14,6 +14,7 @@ use crate::error::CaptureError;
 use crate::family::Kin;
 use crate::fault;
 use crate::freeze::Frozen;
+use crate::kept;
 use crate::memory;
 use crate::orphans::Orphans;
 use crate::placement;
@@ -93,6 +94,8 @@ pub(crate) fn freeze_state(
     }
     let mut orphans = Orphans::of_mappings(pid, &maps, &survey.known.named)?;
     let files = survey.table(pid, &mut orphans)?;
+    let touched = std::mem::take(&mut survey.touched);
+    orphans.keep(kept::find(&files, &maps, &touched, &mut survey.files));
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;

@@ -12,7 +12,7 @@ use crate::placement;
 use crate::processor;
 use crate::state::{
     Backing, FileId, Fingerprint, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region,
-    State, Thread, locking, orphan_at, orphan_of, region,
+    State, Thread, kept, locking, orphan_at, orphan_of, region,
 };
 use crate::switches;
 use crate::tree::MAX_PROCESSES;
@@ -175,6 +175,9 @@ fn orphans(state: &State) -> Finding {
         let holds = match &o.kind {
             OrphanKind::Memory { name, .. } => name.len() < MAX_PATH_BYTES && !name.contains(&0),
             OrphanKind::Deleted { path } | OrphanKind::Named { path } => path_holds(path),
+            OrphanKind::Kept { file, flags, .. } => {
+                path_holds(&file.path) && flags & !kept::ALL == 0
+            }
             OrphanKind::Anonymous {} | OrphanKind::SystemV { .. } => true,
         };
         let fits = o.bytes <= MAX_ORPHAN_BYTES && o.mode <= 0o7777;

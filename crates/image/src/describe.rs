@@ -1,6 +1,6 @@
 //! What is behind a descriptor or a mapping, in plain words.
 
-use crate::state::{Orphan, OrphanKind, Pipe, Socket, State, Target};
+use crate::state::{FileId, Orphan, OrphanKind, Pipe, Socket, State, Target};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Nanoseconds of a millisecond.
@@ -106,7 +106,9 @@ pub fn orphan(orphan: &Orphan) -> String {
         OrphanKind::Memory { name, .. } => format!("/memfd:{}", text(name)),
         OrphanKind::Deleted { path } => format!("{} (deleted)", text(path)),
         OrphanKind::Anonymous {} => "[shared]".into(),
-        OrphanKind::Named { path } => text(path),
+        OrphanKind::Named { path } | OrphanKind::Kept { file: FileId { path, .. }, .. } => {
+            text(path)
+        }
         OrphanKind::SystemV { number, .. } => format!("[shm {number}]"),
     }
 }

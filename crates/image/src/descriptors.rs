@@ -11,6 +11,7 @@ use crate::cost::MAX_COPY_BYTES;
 use crate::error::CaptureError;
 use crate::freeze::Frozen;
 use crate::inet::Patience;
+use crate::kept::Room;
 use crate::lend::{self, Lender};
 use crate::locks;
 use crate::named::Named;
@@ -21,6 +22,7 @@ use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
 use crate::trace::Tracee;
 use crate::until::Stand;
+use crate::watch::Touched;
 use crate::{counters, epoll, inotify, pidfds, pipes, sockets, terminals, tree};
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -180,6 +182,10 @@ pub struct Survey {
     pub orphans: BTreeSet<u64>,
     /// How much more of these may be copied.
     pub room: u64,
+    /// How much may be stored of files with a path.
+    pub files: Room,
+    /// Files that the first of them writes to without having them open.
+    pub touched: Vec<Touched>,
     /// Once this is true, nothing is to be stored any more while they stand still.
     pub called_off: Option<Arc<AtomicBool>>,
     /// How long they stand still while nothing of these is stored that are too much to copy.
@@ -255,7 +261,8 @@ impl Survey {
         let known = Known { named, between, processes, mounts, ..Known::default() };
         let (orphans, room, called_off) = (BTreeSet::new(), MAX_COPY_BYTES, None);
         let stand = Stand::default();
-        Ok(Survey { family, orphans, room, called_off, stand, all, known })
+        let (files, touched) = (Room::new(0), Vec::new());
+        Ok(Survey { family, orphans, room, files, touched, called_off, stand, all, known })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that

@@ -8,6 +8,7 @@ use crate::error::RestoreError;
 use crate::fingerprint;
 use crate::reopen::{file_error, path_of};
 use crate::state::{Backing, FileId, Fingerprint, Orphan, OrphanKind, Region, State, region};
+use crate::undo;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -50,18 +51,29 @@ impl Mapped {
     }
 }
 
-/// Opens a file again, as it has to be for the mappings of the process.
-pub fn reopen(state: &State, number: usize) -> Result<File, RestoreError> {
+/// Opens a file again, as it has to be for the mappings of the process: at this path, where it may
+/// be what it was.
+pub fn reopen(
+    state: &State,
+    number: usize,
+    (path, stands_in): (&Path, bool),
+) -> Result<File, RestoreError> {
     let id = &state.files[number];
     let mapped = Mapped::of(state.regions.iter(), number, id.size);
-    let (file, meta) = open(id, mapped.writes)?;
-    check(state, number, &mapped, (&file, &meta))?;
+    let (file, meta) = open_at(path, id, mapped.writes)?;
+    // A private view of a file that is put back has what it then holds.
+    if !stands_in {
+        check(state, number, &mapped, (&file, &meta))?;
+    }
     Ok(file)
 }
 
 /// An error if a file that the process has mapped is not here, or is another.
 pub fn are_here(state: &State) -> Result<(), RestoreError> {
     for (number, id) in state.files.iter().enumerate() {
+        if undo::stands_in(state, id) {
+            continue;
+        }
         let mapped = Mapped::of(state.regions.iter(), number, id.size);
         let (file, meta) = open(id, false)?;
         check(state, number, &mapped, (&file, &meta))?;
@@ -80,7 +92,10 @@ pub fn unchanged(state: &State, number: usize) -> Option<File> {
 }
 
 fn open(id: &FileId, writes: bool) -> Result<(File, Metadata), RestoreError> {
-    let path = path_of(&id.path);
+    open_at(path_of(&id.path).as_ref(), id, writes)
+}
+
+fn open_at(path: &Path, id: &FileId, writes: bool) -> Result<(File, Metadata), RestoreError> {
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => {
             let what = "is gone, or never was here; the process has it mapped, and needs the same \
@@ -89,7 +104,7 @@ fn open(id: &FileId, writes: bool) -> Result<(File, Metadata), RestoreError> {
         }
         _ => file_error(&id.path, format!("cannot be opened again: {e}")),
     };
-    let Some(file) = open_regular(path.as_ref(), writes).map_err(failed)? else {
+    let Some(file) = open_regular(path, writes).map_err(failed)? else {
         return Err(file_error(&id.path, "is no longer a file of the same kind"));
     };
     let meta = file.metadata().map_err(failed)?;

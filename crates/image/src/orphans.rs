@@ -8,11 +8,12 @@ use crate::PAGE_BYTES;
 use crate::agent::Agent;
 use crate::descriptors::segment_name;
 use crate::error::CaptureError;
+use crate::kept::Wanted;
 use crate::named::{self, Inode, Named};
 use crate::objects::{Object, Objects, Piece};
 use crate::procfs::{self, Mapping};
 use crate::spans::Spans;
-use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_id};
+use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, kept, orphan_id};
 use crate::system_v;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -49,6 +50,38 @@ struct Found {
 /// All of a process, each known by device and inode.
 #[derive(Debug, Clone, Default)]
 pub struct Orphans(Vec<Found>, HashMap<Inode, usize>);
+
+impl Found {
+    fn is_kept(&self) -> bool {
+        matches!(self.orphan.kind, OrphanKind::Kept { .. })
+    }
+
+    /// Opens a file that is to be stored. One that cannot be read is only noted.
+    fn open_kept(&mut self, known: &mut BTreeSet<u64>) -> Object {
+        let OrphanKind::Kept { file: id, flags, .. } = &mut self.orphan.kind else {
+            return Object::Elsewhere;
+        };
+        if *flags & kept::CONTENT == 0 {
+            return Object::Elsewhere;
+        }
+        let opened = open_here(Path::new(OsStr::from_bytes(&id.path)));
+        let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
+        match opened {
+            Ok((meta, file)) if meta.is_file() && meta.ino() == id.ino && meta.len() == id.size => {
+                self.orphan.bytes = id.size;
+                self.orphan.held = known.insert(self.orphan.id);
+                match self.orphan.held {
+                    true => Object::File { file, bytes: id.size },
+                    false => Object::Elsewhere,
+                }
+            }
+            _ => {
+                *flags &= !kept::CONTENT;
+                Object::Elsewhere
+            }
+        }
+    }
+}
 
 /// Device number as `/proc/PID/maps` has it.
 pub fn device(dev: u64) -> u64 {
@@ -181,9 +214,45 @@ impl Orphans {
         )))
     }
 
-    /// The index of the one that is file `ino` of device `dev`.
+    /// The index of the one that is file `ino` of device `dev`, if it is mapped and opened by that.
     pub fn index(&self, dev: u64, ino: u64) -> Option<usize> {
         self.1.get(&(dev, ino)).copied()
+    }
+
+    /// Files that are written to and would be put back, by the numbers that `stat` gives.
+    pub fn kept_files(&self) -> impl Iterator<Item = Inode> + '_ {
+        self.0.iter().filter_map(|found| match &found.orphan.kind {
+            OrphanKind::Kept { file, flags, .. } => {
+                let written = flags & (kept::WRITTEN | kept::TOUCHED) != 0;
+                written.then_some((file.dev, file.ino))
+            }
+            _ => None,
+        })
+    }
+
+    /// Marks those that others have open for writing, too.
+    pub fn mark_shared(&mut self, others: &BTreeSet<Inode>) {
+        for found in &mut self.0 {
+            if let OrphanKind::Kept { file, flags, .. } = &mut found.orphan.kind
+                && others.contains(&(file.dev, file.ino))
+            {
+                *flags |= kept::SHARED;
+            }
+        }
+    }
+
+    /// Adds files that are opened and mapped by their paths.
+    pub fn keep(&mut self, files: Vec<Wanted>) {
+        for Wanted { file, born_ns, links, flags, mode } in files {
+            let (dev, ino) = (device(file.dev), file.ino);
+            if self.index(dev, ino).is_some() || self.0.len() >= MAX_ORPHANS {
+                continue;
+            }
+            let kind = OrphanKind::Kept { file, born_ns, links, flags };
+            let id = orphan_id(dev, ino);
+            let orphan = Orphan { id, kind, mode, bytes: 0, page_shift: 12, held: false };
+            self.0.push(Found { orphan, dev, ino, fd: None, maps: Vec::new() });
+        }
     }
 
     /// Finds out what they are, and opens them as far as that can be done from outside. Of what is
@@ -200,6 +269,10 @@ impl Orphans {
         self.find_descriptors(pid)?;
         for found in &mut self.0 {
             let id = found.orphan.id;
+            if found.is_kept() {
+                objects.push(id, found.open_kept(known));
+                continue;
+            }
             let Some(file) = open(pid, found) else {
                 objects.push(id, Object::Unseen);
                 continue;
@@ -238,7 +311,7 @@ impl Orphans {
 
     /// Descriptors of those that were found as mappings.
     fn find_descriptors(&mut self, pid: libc::pid_t) -> Result<(), CaptureError> {
-        if self.0.iter().all(|f| f.fd.is_some()) {
+        if self.0.iter().all(|f| f.fd.is_some() || f.is_kept()) {
             return Ok(());
         }
         for fd in procfs::numbers(pid, "fd")? {

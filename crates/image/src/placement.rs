@@ -319,7 +319,7 @@ fn pieces(range: &RangePolicy, state: &State) -> Vec<[u64; 2]> {
     let is_its = |r: &&Region| match &r.backing {
         Backing::Orphan { orphan, .. } => {
             let kind = state.orphans.get(*orphan as usize).map(|o| &o.kind);
-            !matches!(kind, None | Some(OrphanKind::Named { .. }))
+            !matches!(kind, None | Some(OrphanKind::Named { .. } | OrphanKind::Kept { .. }))
         }
         _ => r.flags & region::SHARED == 0,
     };

@@ -14,6 +14,7 @@ use crate::reorphan::{self, Remade};
 use crate::restore::RestoreOptions;
 use crate::rewire::{self, MadeSockets, Wiring};
 use crate::state::{Description, FileId, Socket, State, Target};
+use crate::undo::{self, FileNote, Undo};
 use crate::{counters, inotify, pipes, sockets, terminals};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Status flags that are given again on opening.
@@ -65,6 +67,7 @@ pub struct Reopener<'a> {
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
     cuts: Cuts,
+    undo: Undo,
     /// Keeps the descriptors open.
     open: Vec<OwnedFd>,
 }
@@ -117,6 +120,12 @@ impl<'a> Reopener<'a> {
         options: &'a RestoreOptions,
         images: &[&Image],
     ) -> Reopener<'a> {
+        let states = || images.iter().map(|image| &image.state);
+        // Before anything is open for writing: these ask who else has it so.
+        let how = (options.files, options.appended);
+        let undo = Undo::look(states(), how, options.aside.clone(), &options.shared);
+        let place = |id: &FileId| Some(undo.found(id)).filter(|p| !options.shared.contains(p));
+        let cuts = Cuts::find(states(), options.appended, place);
         let sockets = images.iter().flat_map(|image| rewire::sockets_of(image));
         Reopener {
             stdio,
@@ -129,10 +138,15 @@ impl<'a> Reopener<'a> {
             orphans: reorphan::Family::of(images),
             pidfds: Vec::new(),
             flags: Vec::new(),
-            // Before anything is open for writing: this asks who else has it so.
-            cuts: Cuts::find(images.iter().map(|image| &image.state), options.appended),
+            cuts,
+            undo,
             open: Vec::new(),
         }
+    }
+
+    /// What was not as it was of files, once all is done, and files that are not open.
+    pub fn file_notes(&mut self) -> (Vec<FileNote>, Vec<PathBuf>) {
+        (std::mem::take(&mut self.undo.notes), self.undo.touched())
     }
 
     /// Opens everything of one process.
@@ -150,7 +164,8 @@ impl<'a> Reopener<'a> {
             all.descriptions.push(fd);
         }
         for number in 0..state.files.len() {
-            let file = mapped::reopen(state, number)?;
+            let (path, stands_in) = self.undo.place(&state.files[number])?;
+            let file = mapped::reopen(state, number, (&path, stands_in))?;
             let fd = self.keep(file.into());
             all.files.push(fd);
         }
@@ -262,8 +277,11 @@ impl<'a> Reopener<'a> {
     pub fn finish(&mut self) -> Result<(), RestoreError> {
         self.orphans.reserve()?;
         self.orphans.seal()?;
+        let orphans = &self.orphans;
+        self.undo.compare(&|id| orphans.content(id))?;
         self.cuts.cut()?;
-        self.orphans.put_back()
+        orphans.put_back()?;
+        self.undo.put_back(&|id| orphans.content(id))
     }
 
     fn file(
@@ -273,16 +291,17 @@ impl<'a> Reopener<'a> {
         dir: bool,
     ) -> Result<File, RestoreError> {
         let flags = description.flags as i32;
-        let file = open(&id.path, flags)?;
+        let (path, stands_in) = self.undo.place(id)?;
+        let file = open_at(&path, &id.path, flags)?;
         let meta = file.metadata().map_err(|e| file_error(&id.path, e.to_string()))?;
         let writes = append::writes(description);
-        is_the_same(id, &meta, dir, writes)?;
+        is_the_same(id, &meta, dir, writes && !stands_in)?;
         let needed = if writes { id.size } else { description.offset.min(id.size) };
-        if !dir && meta.size() < needed {
+        if !dir && !stands_in && meta.size() < needed {
             let what = format!("has shrunk to {} bytes; {needed} are needed", meta.size());
             return Err(file_error(&id.path, what));
         }
-        if append::appends(description) && meta.size() > id.size {
+        if append::grows(description, id) && meta.size() > id.size {
             self.cuts.note(&file, id, description.shared)?;
         }
         if flags & libc::O_PATH == 0 {
@@ -320,7 +339,7 @@ pub fn are_here(state: &State) -> Result<(), RestoreError> {
     }
     for description in &state.descriptions {
         let Target::File { id, dir } = &description.target else { continue };
-        if !procfiles::is_own(id) {
+        if !procfiles::is_own(id) && !undo::stands_in(state, id) {
             is_the_same(id, &look(&id.path)?, *dir, append::writes(description))?;
         }
     }
@@ -353,12 +372,17 @@ pub(crate) fn reopen_fd(
 }
 
 pub(crate) fn open(path: &[u8], flags: i32) -> Result<File, RestoreError> {
+    open_at(path_of(path).as_ref(), path, flags)
+}
+
+/// Opens what lies at `at` for the file that was at `path`.
+fn open_at(at: &Path, path: &[u8], flags: i32) -> Result<File, RestoreError> {
     let access = flags & libc::O_ACCMODE;
     OpenOptions::new()
         .read(access != libc::O_WRONLY)
         .write(access != libc::O_RDONLY)
         .custom_flags(flags & OPEN_FLAGS | libc::O_NOCTTY)
-        .open(path_of(path))
+        .open(at)
         .map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => file_error(path, "is gone"),
             _ => file_error(path, format!("cannot be opened again: {e}")),

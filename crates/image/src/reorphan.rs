@@ -96,6 +96,14 @@ impl Family {
         self.rewound().try_for_each(|(open, rewind)| rewind.reserve(&open.file))
     }
 
+    /// The content of a file that waits to be put back.
+    pub fn content(&self, id: u64) -> Option<&File> {
+        self.made.get(&id).and_then(|remade| match &remade.object {
+            Object::Open(open) => Some(&open.file),
+            Object::Segment(_) => None,
+        })
+    }
+
     /// Puts their content back.
     pub fn put_back(&self) -> Result<(), RestoreError> {
         self.rewound().try_for_each(|(open, rewind)| rewind.put(&open.file))?;
@@ -125,6 +133,8 @@ fn one(orphan: &Orphan) -> Result<Remade, RestoreError> {
         OrphanKind::Memory { name, seals } => (memfd(name, orphan, *seals)?, *seals),
         OrphanKind::Anonymous {} => (memfd(ANONYMOUS_NAME.as_bytes(), orphan, 0)?, 0),
         OrphanKind::Deleted { path } => (unnamed(path, orphan)?, 0),
+        // Where its content waits until it is put back.
+        OrphanKind::Kept { .. } => (memfd(b"eyrie-file", orphan, 0)?, 0),
         OrphanKind::Named { path } => return named(path, orphan),
     };
     let fail = os("make a shared object again");

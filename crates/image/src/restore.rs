@@ -39,6 +39,7 @@ use crate::spawn::{self, Start, Started};
 use crate::state::{Backing, OrphanKind, Pending, State, Thread, region};
 use crate::stops::reap;
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
+use crate::undo::{FileNote, Files};
 use crate::vacating;
 use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
@@ -48,7 +49,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +104,12 @@ pub struct RestoreOptions {
     pub sockets: MadeSockets,
     /// What becomes of what it had appended to files after the checkpoint.
     pub appended: Appended,
+    /// What becomes of files that are not as they were at the checkpoint.
+    pub files: Files,
+    /// Where what such files hold now is kept when they are put back; else it is not.
+    pub aside: Option<PathBuf>,
+    /// Files that others were seen writing to ([`crate::Watch::shared`]): they stay as they are.
+    pub shared: Vec<PathBuf>,
 }
 
 /// A restored process.
@@ -117,6 +124,10 @@ pub struct Restored {
     pub why_not_lazy: Option<String>,
     /// What of it could not be had on this machine, in words; the program runs without.
     pub left_out: Vec<String>,
+    /// Files that were not as they were at the checkpoint.
+    pub files: Vec<FileNote>,
+    /// Files that it had been seen writing to without keeping them open ([`crate::Watch`]).
+    pub touched: Vec<PathBuf>,
 }
 
 /// A process while it is being made; killed and reaped unless it is finished.
@@ -257,7 +268,8 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     alive.iter_mut().for_each(|child| child.finished = true);
     let left_out = left_out(&parts, clocks);
     let (filling, why_not_lazy) = (lazy.filling.take(), lazy.why_not.take());
-    Ok(Restored { pid, filling, why_not_lazy, left_out })
+    let (files, touched) = reopener.file_notes();
+    Ok(Restored { pid, filling, why_not_lazy, left_out, files, touched })
 }
 
 /// What could not be had here; `clocks`: they are as they are to be.

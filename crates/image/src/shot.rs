@@ -10,6 +10,7 @@ use crate::error::CaptureError;
 use crate::fault;
 use crate::flags::{self, Pending};
 use crate::freeze::Frozen;
+use crate::kept::Room;
 use crate::objects::Objects;
 use crate::orphans::Orphans;
 use crate::placement;
@@ -143,6 +144,9 @@ impl Frozen {
         let (called_off, limit) = (self.called_off.take(), self.limit.take());
         let shot = survey.and_then(|mut survey| {
             survey.called_off = called_off;
+            survey.files = Room::new(tracker.files_limit);
+            let touched = tracker.watch.as_ref().map(|watch| watch.touched(self.tracee.0));
+            survey.touched = touched.unwrap_or_default();
             // One that stands until its image is written has nothing to go on for.
             let limit = if wish == Mode::Sync { Some(Duration::MAX) } else { limit };
             survey.stand = limit.map(Stand::at_most).unwrap_or_default();

@@ -5,6 +5,7 @@
 //! however often it is mapped and opened. Processes that were frozen together use the same numbers
 //! (`id`) for the same objects.
 
+use crate::state_files::FileId;
 use crate::wire::{wire_enum, wire_struct};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -65,7 +66,41 @@ wire_enum! {
             /// Its path.
             path: Vec<u8>,
         },
+        /// A file with a path that a restore may have to put back. It is opened and mapped by its
+        /// path; no region or descriptor refers to it here.
+        Kept = 5 {
+            /// Its identity.
+            file: FileId,
+            /// When it was made, nanoseconds since 1970; 0 if that is not known.
+            born_ns: i64,
+            /// How many names it had.
+            links: u32,
+            /// Bits of [`kept`].
+            flags: u32,
+        },
     }
+}
+
+/// Bits of [`OrphanKind::Kept`].
+pub mod kept {
+    /// The process has it open for writing, or mapped so.
+    pub const WRITTEN: u32 = 1 << 0;
+    /// All that is written to it goes to its end.
+    pub const GROWS: u32 = 1 << 1;
+    /// The process only reads it.
+    pub const READ: u32 = 1 << 2;
+    /// It lies beside a file that is written to, under a name that begins with that one's.
+    pub const BESIDE: u32 = 1 << 3;
+    /// Its content is stored.
+    pub const CONTENT: u32 = 1 << 4;
+    /// Others had it open for writing, too.
+    pub const SHARED: u32 = 1 << 5;
+    /// It is not open; the process, or one that it started, was seen writing to it.
+    pub const TOUCHED: u32 = 1 << 6;
+    /// The process appends to it (`O_APPEND`).
+    pub const APPENDS: u32 = 1 << 7;
+    /// All bits that have a meaning.
+    pub const ALL: u32 = (1 << 8) - 1;
 }
 
 wire_struct! {

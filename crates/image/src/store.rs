@@ -187,7 +187,7 @@ impl Shot {
         let Ready { outline, own, sorted, saved, source, pagemap } = self.ready(tracker)?;
         let Outline { mut state, mut regions, mut maps } = outline;
         maps.read_meanwhile();
-        let files = self.look_for_files(&state);
+        let files = self.look_for_files(&state, &regions);
         let contents = fingerprint::begin(&regions);
         fault::point(fault::REGIONS_KNOWN)?;
         let (mut sorted, hashes) = self.sort(sorted, own, &regions, &source)?;
@@ -212,7 +212,7 @@ impl Shot {
         }
         // While the twin, if there is one, is still there to be looked at.
         let others = files.map(Meanwhile::end).unwrap_or_default();
-        append::mark_shared(&others, &mut state.descriptions);
+        mark_shared(&others, &mut state, &mut regions);
         let maps = settle(maps, &mut regions)?;
         // Its end, which takes a while, is waited for when all else is done.
         let twin = self.twin.take();
@@ -304,12 +304,14 @@ impl Shot {
         Some((folder, member))
     }
 
-    /// Begins to look which of the files that it appends to others have open, if it does. That
-    /// takes a while where there are many processes.
-    fn look_for_files(&self, state: &State) -> Option<Meanwhile<append::Files>> {
-        let (family, files) = (self.family.borrow().clone(), append::files(&state.descriptions));
-        let appends = !files.is_empty();
-        appends.then(|| Meanwhile::begin(move || append::open_elsewhere(&family, &files)))
+    /// Begins to look which of the files that it writes to others have open, if it does. That takes
+    /// a while where there are many processes.
+    fn look_for_files(&self, state: &State, regions: &Regions) -> Option<Meanwhile<append::Files>> {
+        let family = self.family.borrow().clone();
+        let mut files = append::files(&state.descriptions);
+        files.extend(regions.orphans.kept_files());
+        let some = !files.is_empty();
+        some.then(|| Meanwhile::begin(move || append::open_elsewhere(&family, &files)))
     }
 
     /// Finds out what was not found out at the freeze. Flags of mappings are looked for later if
@@ -392,6 +394,12 @@ fn settle(maps: Pending, regions: &mut Regions) -> Result<Vec<Mapping>, CaptureE
         regions.mark(&maps)?;
     }
     Ok(maps)
+}
+
+/// Marks the files that others have open for writing.
+fn mark_shared(others: &append::Files, state: &mut State, regions: &mut Regions) {
+    append::mark_shared(others, &mut state.descriptions);
+    regions.orphans.mark_shared(others);
 }
 
 /// Fills in what is known of a process's memory.

@@ -15,9 +15,11 @@ use crate::flags::Pending;
 use crate::frame::Part;
 use crate::hashes::Hashes;
 use crate::held::Held;
+use crate::kept::DEFAULT_LIMIT_BYTES;
 use crate::pool::{Lent, Member, Pool};
 use crate::procfs::Mapping;
 use crate::spans::Spans;
+use crate::watch::Watch;
 use crate::writes::{Obstacle, Writes};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -125,6 +127,10 @@ pub struct Tracker {
     /// Those of the process's children, by number and start, and whether they are of use.
     children: BTreeMap<(libc::pid_t, u64), Tracker>,
     follows: bool,
+    /// Most bytes stored of a file that the process writes to; 0: none is noted.
+    pub(crate) files_limit: u64,
+    /// What tells which files the process writes to without having them open.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 /// How often in a row it was in vain to store pages ahead, and how often not to try it now.
@@ -176,7 +182,14 @@ pub(crate) struct Changes {
 impl Tracker {
     /// Nothing is known yet.
     pub fn new(wish: Tracking) -> Tracker {
-        Tracker { wish, ahead: StoreAhead::from_env(), ..Tracker::default() }
+        let (ahead, files_limit) = (StoreAhead::from_env(), DEFAULT_LIMIT_BYTES);
+        Tracker { wish, ahead, files_limit, ..Tracker::default() }
+    }
+
+    /// Of a file that the process writes to so many bytes are stored at most, so that a restore can
+    /// put it back ([`crate::Files`]); 0: none is noted.
+    pub fn keep_files(&mut self, limit_bytes: u64) {
+        self.files_limit = limit_bytes;
     }
 
     /// Says when pages are stored ahead of freezes ([`crate::Ahead`]).
@@ -192,6 +205,12 @@ impl Tracker {
     /// [`Image::needs`]: crate::Image::needs
     pub fn follow_children(&mut self) {
         self.follows = true;
+    }
+
+    /// Files that the process, or one that it started, was seen writing to are noted at its images
+    /// like those that it has open. It has to be one that is followed.
+    pub fn watch(&mut self, watch: Arc<Watch>) {
+        self.watch = Some(watch);
     }
 
     /// That of a child.

@@ -129,6 +129,10 @@ impl Agent {
         let tracker = self.rank(rank).tracker.take();
         let mut tracker = tracker.unwrap_or_else(|| Box::new(Tracker::new(wish)));
         tracker.follow_children();
+        tracker.keep_files(self.spec.files_limit_bytes);
+        if let Some(watch) = &self.watch {
+            tracker.watch(Arc::clone(watch));
+        }
         if let Some(pool) = &self.pool {
             tracker.join(pool, rank);
         }

@@ -11,6 +11,7 @@ mod cause;
 mod cut;
 mod death;
 mod elsewhere;
+mod files;
 mod going;
 mod halt;
 mod inspect;
@@ -45,7 +46,7 @@ use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta, Wtime};
-use eyrie_image::{Between, Filling, MadeSockets, Pool, Tap, Tracker};
+use eyrie_image::{Between, Filling, MadeSockets, Pool, Tap, Tracker, Watch};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
@@ -173,6 +174,8 @@ struct Rank {
     filling: Option<Filling>,
     /// The last one died before all of its memory was there.
     half_filled: bool,
+    /// Number of its last process.
+    last_pid: Option<libc::pid_t>,
     saving: Option<saving::Thread>,
     /// Number of a start that waits for that.
     preparing: Option<u64>,
@@ -213,6 +216,7 @@ impl Rank {
             replay: Replay::No,
             filling: None,
             half_filled: false,
+            last_pid: None,
             saving: None,
             bound: None,
             copy: None,
@@ -271,6 +275,8 @@ pub(crate) struct Agent {
     tell: mpsc::UnboundedSender<Msg>,
     /// Where what it says goes.
     out: Arc<dyn Fn(FromNode) + Send + Sync>,
+    /// Tells which files ranks write to without keeping them open, where the kernel does.
+    watch: Option<Arc<Watch>>,
     /// None: there is no other node.
     network: Option<Network>,
     place: Place,
@@ -335,6 +341,7 @@ impl Agent {
         out: Arc<dyn Fn(FromNode) + Send + Sync>,
         network: Option<Network>,
     ) -> Result<Shared, BeginError> {
+        let watch = files::watch(&spec);
         let own = network.as_ref().map_or(0, |n| n.own.node);
         let images = place.images.clone();
         let (segment_fd, segment) = match &place.segment {
@@ -382,6 +389,7 @@ impl Agent {
                 wired: None,
                 work: None,
                 going: going::Going::default(),
+                watch,
                 place,
                 spec,
             })
@@ -584,7 +592,8 @@ impl Agent {
             // One whose number the next one is to have must not be touched any more by then.
             let standing = r.standing.take().map(halt::Standing::called_off);
             let (deaths, freezing, half_filled) = (r.deaths, r.freezing, r.half_filled);
-            *r = Rank { deaths, freezing, half_filled, standing, ..Rank::new() };
+            let last_pid = r.last_pid;
+            *r = Rank { deaths, freezing, half_filled, last_pid, standing, ..Rank::new() };
         }
     }
 

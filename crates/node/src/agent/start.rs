@@ -3,13 +3,13 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
-use super::{Agent, Msg, Proc, Rank, Replay, cause, streams, unfit};
+use super::{Agent, Msg, Proc, Rank, Replay, cause, files, streams, unfit};
 use crate::cores;
 use crate::pipes;
 use crate::reap;
 use crate::spawn::{self, Launch};
 use eyrie_control::node::{Determinants, Fault, FromNode};
-use eyrie_control::{Appended, Ft, Meta, Stream};
+use eyrie_control::{Appended, Files, Ft, Meta, Stream};
 use eyrie_image::{RestoreOptions, Restored};
 use eyrie_ledger::segment::NAME_PREFIX;
 use std::ffi::OsStr;
@@ -104,8 +104,8 @@ impl Agent {
         // It must not be taken for what its dead process has left behind.
         self.rank(rank).end_search();
         match self.launch(rank, start, from, late) {
-            Ok(pid) => {
-                self.say(FromNode::Started { rank, start, pid: pid as u32 });
+            Ok((pid, files)) => {
+                self.say(FromNode::Started { rank, start, pid: pid as u32, files });
                 self.tend_standing(rank);
             }
             Err(error) => {
@@ -123,7 +123,7 @@ impl Agent {
         start: u64,
         from: &Meta,
         late: Late,
-    ) -> Result<libc::pid_t, LaunchError> {
+    ) -> Result<(libc::pid_t, Vec<String>), LaunchError> {
         let (stdin, feed) = self.input_pipe(rank)?;
         let [out_ours, out_theirs] = pipes::pipe(0)?;
         let [err_ours, err_theirs] = pipes::pipe(0)?;
@@ -135,27 +135,20 @@ impl Agent {
         self.acknowledge_again(rank, from);
         let stdio = [stdin, out_theirs, err_theirs];
         let bound = self.place(rank)?.map(|set| cores::mask(&set));
-        let (pid, filling) = match from.generation {
-            0 => (self.exec(rank, stdio, bound)?, None),
+        let (pid, filling, files) = match from.generation {
+            0 => {
+                let pid = self.exec(rank, stdio, bound)?;
+                self.follow_files(pid, &[]);
+                (pid, None, vec![])
+            }
             generation => {
-                let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
-                let with = RestoreOptions {
-                    ignore_features: self.spec.ignore_features.clone(),
-                    processors: bound,
-                    lazy: late.map(|late| late.0),
-                    lazy_from: late.map_or(0, |late| late.1),
-                    sockets,
-                    appended: match self.spec.appended {
-                        Appended::Auto => eyrie_image::Appended::Auto,
-                        Appended::Cut => eyrie_image::Appended::Cut,
-                        Appended::Keep => eyrie_image::Appended::Keep,
-                    },
-                    ..RestoreOptions::default()
-                };
+                let with = self.restore_options(rank, generation, bound, late)?;
                 let restored = self.restore(&self.image_file(rank, generation), stdio, with)?;
-                (restored.pid, restored.filling)
+                self.follow_files(restored.pid, &restored.touched);
+                (restored.pid, restored.filling, files::left(&restored.files))
             }
         };
+        self.rank(rank).last_pid = Some(pid);
         let ctl = self.segment.rank(rank);
         if from.generation > 0 && from.state != 0 {
             ctl.pid.store(from.caller.unwrap_or(pid as u32), Ordering::Release);
@@ -184,7 +177,40 @@ impl Agent {
             self.rank(rank).proc = None;
             return Err(error.into());
         }
-        Ok(pid)
+        Ok((pid, files))
+    }
+
+    fn restore_options(
+        &mut self,
+        rank: u32,
+        generation: u32,
+        bound: Option<Vec<u8>>,
+        late: Late,
+    ) -> Result<RestoreOptions, LaunchError> {
+        let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
+        let dead = self.rank(rank).last_pid.take();
+        let shared = self.shared_files(dead);
+        Ok(RestoreOptions {
+            ignore_features: self.spec.ignore_features.clone(),
+            processors: bound,
+            lazy: late.map(|late| late.0),
+            lazy_from: late.map_or(0, |late| late.1),
+            sockets,
+            appended: match self.spec.appended {
+                Appended::Auto => eyrie_image::Appended::Auto,
+                Appended::Cut => eyrie_image::Appended::Cut,
+                Appended::Keep => eyrie_image::Appended::Keep,
+            },
+            files: match self.spec.files {
+                Files::Auto => eyrie_image::Files::Auto,
+                Files::Warn => eyrie_image::Files::Warn,
+                Files::Refuse => eyrie_image::Files::Refuse,
+                Files::Restore => eyrie_image::Files::Restore,
+            },
+            aside: Some(self.place.images.with_file_name("ahead")),
+            shared,
+            ..RestoreOptions::default()
+        })
     }
 
     fn exec(
@@ -230,6 +256,9 @@ impl Agent {
         })?;
         if let Some(why) = &restored.why_not_lazy {
             tracing::info!(?image, "all memory comes before the process runs: {why}");
+        }
+        for note in &restored.files {
+            tracing::info!(?image, path = ?note.path, "{}", note.what);
         }
         for what in &restored.left_out {
             tracing::warn!(?image, "restored without its {what}");

@@ -295,6 +295,8 @@ struct Rank {
     trouble: unfit::Trouble,
     /// It is brought back after a pause, as it died again and again.
     later: Option<repeated::Later>,
+    /// What was said of files that were not as they were.
+    said_of_files: BTreeSet<String>,
 }
 
 fn blank() -> [Tape; 2] {
@@ -775,6 +777,7 @@ impl Rank {
             swap: None,
             trouble: unfit::Trouble::default(),
             later: None,
+            said_of_files: BTreeSet::new(),
         }
     }
 }

@@ -402,7 +402,7 @@ impl Job {
             return;
         }
         match message {
-            FromNode::Started { rank, start, pid } => self.started(rank, start, pid),
+            FromNode::Started { rank, start, pid, files } => self.started(rank, start, pid, files),
             FromNode::NotStarted { rank, start, why } => self.not_started(rank, start, why),
             FromNode::Found { rank, attempt, choice } if self.many() => {
                 self.found(node, rank, attempt, choice);

@@ -69,7 +69,7 @@ impl Job {
         self.ranks.get_mut(rank as usize)?.starting.take_if(|s| s.start == start)
     }
 
-    pub(super) fn started(&mut self, rank: u32, start: u64, pid: u32) {
+    pub(super) fn started(&mut self, rank: u32, start: u64, pid: u32, files: Vec<String>) {
         let Some(order) = self.ordered(rank, start) else { return };
         self.rank(rank).proc = Some(Proc { pid, start, mute: false });
         self.tell_scheduler(rank);
@@ -91,6 +91,17 @@ impl Job {
         }
         if order.recovery {
             self.recovered(rank, &order, pid);
+        }
+        self.tell_of_files(rank, files);
+    }
+
+    /// Files that a rank did not find again as they were; each is named once.
+    fn tell_of_files(&mut self, rank: u32, files: Vec<String>) {
+        for text in files {
+            let text = format!("rank {rank} came back, but {text}");
+            if self.rank(rank).said_of_files.insert(text.clone()) {
+                self.say(text);
+            }
         }
     }
 

@@ -1,0 +1,625 @@
+//! Putting files back to what they were at the checkpoint ([`crate::kept`]), as what the program
+//! wrote since then it will write again.
+//!
+//! What is found is looked at before anything of the image is opened: a file may have another name
+//! by now, or none. One that is gone is made again under a name of ours. Names and contents are
+//! changed last, when everything else has succeeded and nothing runs yet.
+//!
+//! Kept true: a file that somebody else has open for writing, or had at the checkpoint, is left as
+//! it is; what is moved away or written over is kept in a folder, if one is given; each file that
+//! is not as it was is told of.
+
+use crate::append::Appended;
+use crate::descriptors::file_id;
+use crate::error::RestoreError;
+use crate::kept;
+use crate::reopen::{file_error, path_of};
+use crate::state::{FileId, Orphan, OrphanKind, State, kept as bits};
+use crate::writers;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Compared, and written, at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Most entries of folders in which a file is looked for that has another name now.
+const MAX_ENTRIES: usize = 20_000;
+/// What a database leaves beside its file while it changes that. One that was not there at the
+/// checkpoint would change the file once more.
+const JOURNALS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
+/// What becomes of files that are not as they were at the checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Files {
+    /// They are put back where the image has what it takes and nobody else writes to them; of the
+    /// others it is told.
+    #[default]
+    Auto,
+    /// They stay as they are, and it is told.
+    Warn,
+    /// There is no restore then.
+    Refuse,
+    /// They are put back; if one cannot be, there is no restore.
+    Restore,
+}
+
+/// A file that was not as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileNote {
+    /// Which.
+    pub path: PathBuf,
+    /// What was done, in words that follow the path.
+    pub what: String,
+    /// It is not as it was at the checkpoint.
+    pub left: bool,
+}
+
+/// Where a file is now.
+#[derive(Debug)]
+enum Now {
+    There,
+    /// Under another name.
+    Moved(PathBuf),
+    /// Another file has its name.
+    Replaced,
+    Gone,
+}
+
+/// One file.
+#[derive(Debug)]
+struct Case {
+    id: u64,
+    file: FileId,
+    path: PathBuf,
+    born_ns: i64,
+    links: u32,
+    flags: u32,
+    mode: u32,
+    now: Now,
+    /// Why it is to be left as it is.
+    hands_off: Option<String>,
+    /// The file that takes its place until all else has succeeded.
+    made: Option<PathBuf>,
+}
+
+/// All of a family.
+#[derive(Debug)]
+pub struct Undo {
+    cases: Vec<Case>,
+    how: Files,
+    appended: Appended,
+    aside: Option<PathBuf>,
+    done: bool,
+    pub notes: Vec<FileNote>,
+}
+
+/// The content of a file at the checkpoint, by its number.
+pub type Contents<'a> = &'a dyn Fn(u64) -> Option<&'a File>;
+
+impl Case {
+    fn has(&self, flags: u32) -> bool {
+        self.flags & flags != 0
+    }
+
+    fn is_it(&self, meta: &Metadata) -> bool {
+        let born = kept::born(meta);
+        let same_birth = self.born_ns == 0 || born == 0 || born == self.born_ns;
+        meta.is_file() && meta.ino() == self.file.ino && same_birth
+    }
+
+    /// Whether a descriptor or mapping of a process leads to it.
+    fn is_open(&self) -> bool {
+        self.has(bits::WRITTEN | bits::READ)
+    }
+
+    /// Where the file itself is.
+    fn place(&self) -> &Path {
+        match (&self.made, &self.now) {
+            (Some(made), _) => made,
+            (None, Now::Moved(to)) => to,
+            _ => &self.path,
+        }
+    }
+}
+
+/// The files that `states` tell of, each once.
+fn cases<'a>(states: impl Iterator<Item = &'a State>) -> Vec<Case> {
+    let mut all: BTreeMap<u64, Case> = BTreeMap::new();
+    for Orphan { id, kind, mode, .. } in states.flat_map(|s| &s.orphans) {
+        let OrphanKind::Kept { file, born_ns, links, flags } = kind else { continue };
+        let path = PathBuf::from(path_of(&file.path));
+        let new = || Case {
+            id: *id,
+            file: file.clone(),
+            path,
+            born_ns: *born_ns,
+            links: *links,
+            flags: *flags,
+            mode: *mode,
+            now: Now::There,
+            hands_off: None,
+            made: None,
+        };
+        let case = all.entry(*id).or_insert_with(new);
+        // It only grows if nobody writes to it otherwise.
+        let grows = case.flags & flags & bits::GROWS;
+        case.flags = (case.flags | flags) & !bits::GROWS | grows;
+    }
+    all.into_values().collect()
+}
+
+/// Whether the image can make the file of this identity again, or knows where it may have gone.
+pub fn stands_in(state: &State, id: &FileId) -> bool {
+    state.orphans.iter().any(|o| match &o.kind {
+        OrphanKind::Kept { file, flags, .. } => {
+            flags & bits::CONTENT != 0 && file.path == id.path && file.ino == id.ino
+        }
+        _ => false,
+    })
+}
+
+impl Undo {
+    /// Looks at the files that `states` tell of; nobody has opened them here yet.
+    pub fn look<'a>(
+        states: impl Iterator<Item = &'a State>,
+        how: (Files, Appended),
+        aside: Option<PathBuf>,
+        shared: &[PathBuf],
+    ) -> Undo {
+        Undo::of(cases(states), how, aside, shared)
+    }
+
+    fn of(
+        mut cases: Vec<Case>,
+        (how, appended): (Files, Appended),
+        aside: Option<PathBuf>,
+        shared: &[PathBuf],
+    ) -> Undo {
+        let known: BTreeSet<u64> = cases.iter().map(|case| case.file.ino).collect();
+        for case in &mut cases {
+            let meta = fs::symlink_metadata(&case.path);
+            case.now = match &meta {
+                Ok(meta) if case.is_it(meta) => Now::There,
+                Ok(_) => moved(case).map_or(Now::Replaced, Now::Moved),
+                Err(_) => moved(case).map_or(Now::Gone, Now::Moved),
+            };
+            let place = Some(case.place()).filter(|_| !matches!(case.now, Now::Gone));
+            let writer = place.and_then(writers::of);
+            let older = meta.is_ok_and(|meta| {
+                let born = kept::born(&meta);
+                let other = !known.contains(&meta.ino()) && !case.is_it(&meta);
+                other && born != 0 && born < case.file.mtime_ns.min(case.born_ns.max(1))
+            });
+            case.hands_off = match writer {
+                _ if case.has(bits::SHARED) => {
+                    Some("another process wrote to it at the checkpoint, too".into())
+                }
+                _ if shared.contains(&case.path) => {
+                    Some("another process was seen writing to it, too".into())
+                }
+                _ if older => Some("what has its name now is older than it".into()),
+                Some(pid) => Some(writers::named(pid)),
+                None => None,
+            };
+        }
+        Undo { cases, how, appended, aside, done: false, notes: Vec::new() }
+    }
+
+    fn case(&self, id: &FileId) -> Option<usize> {
+        let same = |case: &Case| case.file.path == id.path && case.file.ino == id.ino;
+        self.cases.iter().position(|case| case.is_open() && same(case))
+    }
+
+    /// Files that were written to and are not open.
+    pub fn touched(&self) -> Vec<PathBuf> {
+        let touched = self.cases.iter().filter(|case| case.has(bits::TOUCHED));
+        touched.map(|case| case.path.clone()).collect()
+    }
+
+    /// Where a file is now, if it is anywhere.
+    pub fn found(&self, id: &FileId) -> PathBuf {
+        match self.case(id) {
+            Some(i) => self.cases[i].place().to_path_buf(),
+            None => path_of(&id.path).into(),
+        }
+    }
+
+    /// Where the file is to be opened that a process had open or mapped, and whether it is, or will
+    /// be, what it was.
+    pub fn place(&mut self, id: &FileId) -> Result<(PathBuf, bool), RestoreError> {
+        let Some(i) = self.case(id) else { return Ok((path_of(&id.path).into(), false)) };
+        let (case, how) = (&self.cases[i], self.how);
+        let missing = matches!(case.now, Now::Gone | Now::Replaced) && case.made.is_none();
+        if how == Files::Refuse && !matches!(case.now, Now::There) {
+            return Err(refused(&case.path, &case.described()));
+        }
+        if !missing {
+            let moved = matches!(case.now, Now::Moved(_)) || case.made.is_some();
+            let put = case.has(bits::CONTENT) && case.has(bits::WRITTEN);
+            let put = put && case.hands_off.is_none() && self.moves();
+            return Ok((case.place().to_path_buf(), moved || put));
+        }
+        // What is only read and was replaced is looked at as ever.
+        let replaced = matches!(case.now, Now::Replaced);
+        if !case.has(bits::CONTENT) || replaced && !case.has(bits::WRITTEN) {
+            return Ok((case.path.clone(), false));
+        }
+        let made = self.make(i)?;
+        Ok((made, true))
+    }
+
+    /// Makes a file that is gone again, empty, under a name of ours in its folder.
+    fn make(&mut self, i: usize) -> Result<PathBuf, RestoreError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let case = &mut self.cases[i];
+        let failed = |e: io::Error| {
+            file_error(&case.file.path, format!("is gone, and cannot be made again: {e}"))
+        };
+        let folder = case.path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder).map_err(failed)?;
+        let name = case.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let made = folder.join(format!(".{name}.eyrie-{}-{number}", std::process::id()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.open(&made).map_err(failed)?;
+        case.made = Some(made.clone());
+        file.set_permissions(Permissions::from_mode(case.mode)).map_err(failed)?;
+        Ok(made)
+    }
+
+    /// Refuses what is to be refused. Changes nothing.
+    pub fn compare(&self, contents: Contents<'_>) -> Result<(), RestoreError> {
+        for case in self.cases.iter().filter(|case| self.concerns(case)) {
+            let Some(what) = case.differs(contents, self.appended) else { continue };
+            match self.how {
+                Files::Refuse if case.will_be_cut(self.appended) => {}
+                Files::Refuse => return Err(refused(&case.path, &what)),
+                Files::Restore => match self.obstacle(case, contents) {
+                    Some(why) => {
+                        let what = format!("{what}, and cannot be put back: {why}");
+                        return Err(file_error(&case.file.path, what));
+                    }
+                    None => {}
+                },
+                Files::Auto | Files::Warn => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Names beside a file count if that has been moved on.
+    fn concerns(&self, case: &Case) -> bool {
+        let moved = |c: &Case| c.is_open() && matches!(c.now, Now::Moved(_));
+        !case.has(bits::BESIDE) || self.cases.iter().any(moved)
+    }
+
+    /// Why a file is left as it is.
+    fn obstacle(&self, case: &Case, contents: Contents<'_>) -> Option<String> {
+        let stored = case.has(bits::CONTENT) && contents(case.id).is_some();
+        match (&case.hands_off, self.how) {
+            (_, Files::Warn) => Some("--files warn".into()),
+            (Some(why), _) => Some(why.clone()),
+            (None, _) if stored || case.has(bits::GROWS) => None,
+            (None, _) if matches!(case.now, Now::Moved(_)) && case.is_as_long_ago() => None,
+            (None, _) => Some("the image does not have what it held (--files-limit)".into()),
+        }
+    }
+
+    /// Puts them back.
+    pub fn put_back(&mut self, contents: Contents<'_>) -> Result<(), RestoreError> {
+        if self.moves() {
+            self.set_journals_aside();
+        }
+        // Contents first: they are where the files are, whatever their names.
+        for i in 0..self.cases.len() {
+            let case = &self.cases[i];
+            let what = case.differs(contents, self.appended).filter(|_| self.concerns(case));
+            if let Some(what) = what {
+                let note = self.put_one(i, &what, contents)?;
+                self.notes.push(note);
+            }
+        }
+        self.names_back();
+        self.done = true;
+        Ok(())
+    }
+
+    fn moves(&self) -> bool {
+        matches!(self.how, Files::Auto | Files::Restore)
+    }
+
+    fn put_one(
+        &mut self,
+        i: usize,
+        what: &str,
+        contents: Contents<'_>,
+    ) -> Result<FileNote, RestoreError> {
+        let case = &self.cases[i];
+        let path = case.path.clone();
+        let content = contents(case.id).filter(|_| case.has(bits::CONTENT));
+        let obstacle = self.obstacle(case, contents);
+        if let Some(made) = &case.made {
+            let all = content.ok_or_else(|| file_error(&case.file.path, "is not in the image"))?;
+            put(made, all, case.file.size)
+                .map_err(|e| file_error(&case.file.path, format!("cannot be made again: {e}")))?;
+            let nameless = matches!(case.now, Now::Replaced) && obstacle.is_some();
+            let how = if nameless { "; the program has it without its name" } else { "" };
+            let what = format!("{what}; it is made again{how}");
+            return Ok(FileNote { path, what, left: nameless });
+        }
+        if let Some(why) = obstacle {
+            let what = format!("{what}; it is left as it is: {why}");
+            return Ok(FileNote { path, what, left: true });
+        }
+        let mut where_to = String::new();
+        if matches!(case.now, Now::Gone | Now::Replaced) {
+            self.make(i)?;
+        } else if let Some(aside) = self.aside.as_ref().filter(|_| content.is_some())
+            && let Some(to) = keep(case.place(), aside, false)
+        {
+            where_to = format!("; what it held since is in {}", to.display());
+        }
+        let case = &self.cases[i];
+        if let Some(content) = content
+            && let Err(e) = put(case.place(), content, case.file.size)
+        {
+            let what = format!("{what}; it cannot be put back: {e}");
+            return Ok(FileNote { path, what, left: true });
+        }
+        Ok(FileNote { path, what: format!("{what}; it is put back{where_to}"), left: false })
+    }
+
+    /// Gives files the names that they had, by way of names of ours: they may have changed places.
+    fn names_back(&mut self) {
+        let mut renames: Vec<(usize, PathBuf)> = Vec::new();
+        for (i, case) in self.cases.iter().enumerate().filter(|(_, case)| self.concerns(case)) {
+            let free = self.moves() && case.hands_off.is_none();
+            match (&case.made, &case.now) {
+                (Some(made), Now::Gone) => renames.push((i, made.clone())),
+                (Some(made), _) if free => renames.push((i, made.clone())),
+                // It stays without a name.
+                (Some(made), _) => drop(fs::remove_file(made)),
+                (None, Now::Moved(to)) if free => renames.push((i, to.clone())),
+                _ => {}
+            }
+        }
+        let sources: Vec<PathBuf> = renames.iter().map(|(_, from)| from.clone()).collect();
+        let mut second: Vec<(usize, PathBuf)> = Vec::new();
+        let mut failed = Vec::new();
+        for (i, from) in renames {
+            let case = &self.cases[i];
+            let to = &case.path;
+            if fs::symlink_metadata(to).is_ok() && !sources.contains(to) && !self.clear(to) {
+                failed.push((i, "something else has its name, and cannot be moved".into()));
+                continue;
+            }
+            let links = fs::symlink_metadata(&from).map_or(0, |m| m.nlink());
+            if case.made.is_none() && links < u64::from(case.links) {
+                // It had both names.
+                failed.extend(fs::hard_link(&from, to).err().map(|e| (i, e.to_string())));
+                continue;
+            }
+            let between = to.with_file_name(format!(".eyrie-{}-{i}", std::process::id()));
+            match fs::rename(&from, &between) {
+                Ok(()) => second.push((i, between)),
+                Err(e) => failed.push((i, e.to_string())),
+            }
+        }
+        for (i, from) in second {
+            let renamed = fs::rename(from, &self.cases[i].path);
+            failed.extend(renamed.err().map(|e| (i, e.to_string())));
+        }
+        for (i, why) in failed {
+            let what = format!("does not have its name again: {why}");
+            self.notes.push(FileNote { path: self.cases[i].path.clone(), what, left: true });
+        }
+    }
+
+    /// Takes away what has the name of a file that comes back; it is kept.
+    fn clear(&self, path: &Path) -> bool {
+        if self.aside.as_ref().and_then(|aside| keep(path, aside, true)).is_some() {
+            return true;
+        }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".eyrie-ahead");
+        fs::rename(path, beside).is_ok()
+    }
+
+    /// Journals of databases that came after the checkpoint.
+    fn set_journals_aside(&mut self) {
+        let known = |path: &Path| self.cases.iter().any(|case| case.path == path);
+        let in_place = |c: &&Case| c.has(bits::WRITTEN) && !c.has(bits::GROWS);
+        let mut new = Vec::new();
+        for case in self.cases.iter().filter(in_place).filter(|c| c.hands_off.is_none()) {
+            for ending in JOURNALS {
+                let mut name: OsString = case.path.clone().into_os_string();
+                name.push(ending);
+                let path = PathBuf::from(name);
+                let is_new = fs::symlink_metadata(&path).is_ok_and(|m| m.is_file());
+                if is_new && !known(&path) && writers::of(&path).is_none() {
+                    new.push(path);
+                }
+            }
+        }
+        for path in new {
+            let to = self.aside.as_ref().and_then(|aside| keep(&path, aside, true));
+            let gone = to.is_some() || fs::remove_file(&path).is_ok();
+            let what = match to {
+                Some(to) => format!("came after the checkpoint; it is now {}", to.display()),
+                None if gone => "came after the checkpoint; it is removed".into(),
+                None => "came after the checkpoint; it cannot be removed".into(),
+            };
+            self.notes.push(FileNote { path, what, left: !gone });
+        }
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if !self.done {
+            // Ours, made where there was none.
+            self.cases
+                .iter()
+                .filter_map(|c| c.made.as_ref())
+                .for_each(|m| drop(fs::remove_file(m)));
+        }
+    }
+}
+
+impl Case {
+    fn described(&self) -> String {
+        match &self.now {
+            Now::There => "was changed since the checkpoint".into(),
+            Now::Moved(to) => format!("was renamed to {} since the checkpoint", to.display()),
+            Now::Replaced => "was replaced by another file since the checkpoint".into(),
+            Now::Gone => "was removed since the checkpoint".into(),
+        }
+    }
+
+    /// Whether size and modification time are those of the checkpoint.
+    fn is_as_long_ago(&self) -> bool {
+        fs::symlink_metadata(self.place()).is_ok_and(|meta| {
+            let now = file_id(vec![], &meta);
+            (now.size, now.mtime_ns) == (self.file.size, self.file.mtime_ns)
+        })
+    }
+
+    /// Whether it is only longer, and is cut back where it is opened ([`crate::append`]).
+    fn will_be_cut(&self, appended: Appended) -> bool {
+        let longer = fs::symlink_metadata(self.place()).is_ok_and(|m| m.len() > self.file.size);
+        let cut = appended != Appended::Keep && self.hands_off.is_none();
+        self.has(bits::GROWS) && self.has(bits::WRITTEN) && longer && cut
+    }
+
+    /// What is not as it was, if that is for us.
+    fn differs(&self, contents: Contents<'_>, appended: Appended) -> Option<String> {
+        let described = || Some(self.described());
+        if !matches!(self.now, Now::There) {
+            // One that is only read and was replaced is looked at when it is opened.
+            let read_only = matches!(self.now, Now::Replaced) && !self.has(bits::WRITTEN);
+            return if read_only { None } else { described() };
+        }
+        if !self.has(bits::WRITTEN | bits::TOUCHED) {
+            return None;
+        }
+        let meta = fs::symlink_metadata(&self.path).ok()?;
+        if self.has(bits::GROWS) && self.has(bits::WRITTEN) && meta.len() > self.file.size {
+            // Lines of the program itself come twice; what is written at a place comes there again.
+            let twice = self.has(bits::APPENDS) && self.hands_off.is_some();
+            return if appended != Appended::Keep && twice { described() } else { None };
+        }
+        match contents(self.id).filter(|_| self.has(bits::CONTENT)) {
+            Some(content) => match is_same(&self.path, content, self.file.size) {
+                Ok(true) => None,
+                _ => described(),
+            },
+            None if self.has(bits::GROWS) || self.is_as_long_ago() => None,
+            None => described(),
+        }
+    }
+}
+
+fn refused(path: &Path, what: &str) -> RestoreError {
+    let what = format!("{what}; the program would find there what it wrote later (--files refuse)");
+    file_error(path.as_os_str().as_bytes(), what)
+}
+
+/// Where a file is that is not under its path any more: in its folder, or below.
+fn moved(case: &Case) -> Option<PathBuf> {
+    let mut folders = vec![case.path.parent()?.to_path_buf()];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > MAX_ENTRIES {
+                return None;
+            }
+            let kind = entry.file_type().ok()?;
+            let same = std::os::unix::fs::DirEntryExt::ino(&entry) == case.file.ino;
+            if kind.is_file() && same && entry.metadata().is_ok_and(|m| case.is_it(&m)) {
+                return Some(entry.path());
+            }
+            if kind.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    None
+}
+
+/// Whether a file holds this.
+fn is_same(path: &Path, content: &File, bytes: u64) -> io::Result<bool> {
+    let file = open(path, false)?;
+    if file.metadata()?.len() != bytes {
+        return Ok(false);
+    }
+    let mut same = true;
+    each_chunk(&file, content, bytes, |_, a, b| {
+        same &= a == b;
+        Ok(())
+    })?;
+    Ok(same)
+}
+
+/// Makes a file hold this. Only what is different is written.
+fn put(path: &Path, content: &File, bytes: u64) -> io::Result<()> {
+    let file = open(path, true)?;
+    file.set_len(bytes)?;
+    each_chunk(&file, content, bytes, |at, now, then| {
+        if now == then { Ok(()) } else { file.write_all_at(then, at) }
+    })
+}
+
+fn open(path: &Path, write: bool) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
+}
+
+fn each_chunk(
+    a: &File,
+    b: &File,
+    bytes: u64,
+    mut with: impl FnMut(u64, &[u8], &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let (mut one, mut other) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    let mut at = 0;
+    while at < bytes {
+        let n = (bytes - at).min(CHUNK_BYTES as u64) as usize;
+        a.read_exact_at(&mut one[..n], at)?;
+        b.read_exact_at(&mut other[..n], at)?;
+        with(at, &one[..n], &other[..n])?;
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// Keeps what is there now in a folder, under its own name; moves it there or copies it.
+fn keep(path: &Path, aside: &Path, moves: bool) -> Option<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(aside).ok()?;
+    let name = path.file_name().unwrap_or(OsStr::new("file")).to_string_lossy().into_owned();
+    let free = (0..1000).map(|n| match n {
+        0 => aside.join(&name),
+        n => aside.join(format!("{name}.{n}")),
+    });
+    let to = free.into_iter().find(|to| fs::symlink_metadata(to).is_err())?;
+    if moves && fs::rename(path, &to).is_ok() {
+        return Some(to);
+    }
+    // The kernel shares the blocks where the file system can.
+    if fs::copy(path, &to).is_err() {
+        let _ = fs::remove_file(&to);
+        return None;
+    }
+    if moves { fs::remove_file(path).ok().map(|()| to) } else { Some(to) }
+}
+
+#[cfg(test)]
+#[path = "undo_tests.rs"]
+mod tests;

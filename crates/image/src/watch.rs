@@ -1,0 +1,358 @@
+//! Which files programs write to that they do not keep open: a script's `>> log`, a file that is
+//! opened anew for each line. The kernel tells of it (fanotify), with the process that did it, to
+//! those who may administer the system; to others it does not, and such files are not known.
+//!
+//! Watched are the folders in which programs work, those below, and those of files that they have
+//! open. Nobody waits for us; a process that is gone before it is looked at is known if it was seen
+//! when it opened the file.
+//!
+//! Kept true: a file is only taken for a program's own if a process of that program was seen
+//! writing to it; one that others were seen writing to is told apart.
+
+use crate::procfs::Stat;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const REPORT_DFID_NAME: u32 = 0x400 | 0x800;
+const DFID_NAME: u8 = 2;
+const EVENT_BYTES: usize = 24;
+const BUFFER_BYTES: usize = 1 << 16;
+const HANDLE_BYTES: usize = 128;
+/// Folders that are watched for a program, and how far below the one in which it works.
+const MAX_FOLDERS: usize = 256;
+const MAX_DEPTH: usize = 4;
+/// Files that are remembered.
+const MAX_FILES: usize = 4096;
+/// How long it is remembered whose a process was.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// Most parents of a process that are looked at.
+const MAX_PARENTS: usize = 64;
+
+/// Who was seen writing to a file.
+#[derive(Debug, Default)]
+struct Touch {
+    by: BTreeSet<libc::pid_t>,
+    others: bool,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Folders by their handles.
+    folders: HashMap<Vec<u8>, PathBuf>,
+    /// First processes of programs.
+    roots: BTreeSet<libc::pid_t>,
+    files: BTreeMap<PathBuf, Touch>,
+    /// Whose processes were, and when.
+    known: HashMap<libc::pid_t, (libc::pid_t, Instant)>,
+}
+
+/// What programs of this machine write to.
+#[derive(Debug)]
+pub struct Watch {
+    fd: OwnedFd,
+    seen: Mutex<Seen>,
+}
+
+/// A file that a program was seen writing to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// Its path.
+    pub path: PathBuf,
+    /// Others were seen writing to it, too.
+    pub shared: bool,
+}
+
+impl Watch {
+    /// Begins; `None` where the kernel does not tell.
+    pub fn begin() -> Option<Watch> {
+        let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | REPORT_DFID_NAME;
+        // SAFETY: numbers only.
+        let fd = unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: just made, and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Some(Watch { fd, seen: Mutex::default() })
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A program has begun, or came back with files that it had written to.
+    pub fn follow(&self, root: libc::pid_t, files: &[PathBuf]) {
+        let mut seen = self.seen();
+        seen.roots.insert(root);
+        for file in files {
+            seen.files.entry(file.clone()).or_default().by.insert(root);
+        }
+        drop(seen);
+        self.look(root);
+        files.iter().filter_map(|f| f.parent()).for_each(|folder| self.add(folder));
+    }
+
+    /// A program is gone.
+    pub fn leave(&self, root: libc::pid_t) {
+        let mut seen = self.seen();
+        seen.roots.remove(&root);
+        seen.files.retain(|_, touch| {
+            touch.by.remove(&root);
+            touch.others || !touch.by.is_empty()
+        });
+    }
+
+    /// Looks for folders that are new to it.
+    pub fn look(&self, root: libc::pid_t) {
+        let Ok(cwd) = fs::read_link(format!("/proc/{root}/cwd")) else { return };
+        for fd in fs::read_dir(format!("/proc/{root}/fd")).into_iter().flatten().flatten() {
+            let file = fs::read_link(fd.path()).ok().filter(|file| file.is_absolute());
+            let folder = file.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+            let skipped = ["/proc", "/sys", "/dev", "/usr"];
+            let is_skipped = |f: &PathBuf| skipped.iter().any(|begin| f.starts_with(begin));
+            folder.filter(|f| !is_skipped(f)).iter().for_each(|folder| self.add(folder));
+        }
+        let mut folders = vec![(cwd, 0)];
+        let mut left = MAX_FOLDERS;
+        while let Some((folder, depth)) = folders.pop() {
+            if left == 0 {
+                return;
+            }
+            left -= 1;
+            self.add(&folder);
+            if depth == MAX_DEPTH {
+                continue;
+            }
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten().take(MAX_FILES) {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    folders.push((entry.path(), depth + 1));
+                }
+            }
+        }
+    }
+
+    /// Watches a folder.
+    fn add(&self, folder: &Path) {
+        let Some(handle) = handle_of(folder) else { return };
+        if self.seen().folders.contains_key(&handle) {
+            return;
+        }
+        let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return };
+        let what = libc::FAN_OPEN | libc::FAN_CLOSE_WRITE | libc::FAN_EVENT_ON_CHILD;
+        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_ONLYDIR;
+        // SAFETY: the path is a C string that outlives the call.
+        let marked = unsafe {
+            libc::fanotify_mark(self.fd.as_raw_fd(), how, what, libc::AT_FDCWD, path.as_ptr())
+        };
+        if marked == 0 {
+            self.seen().folders.insert(handle, folder.to_path_buf());
+        }
+    }
+
+    /// Files that a program was seen writing to, and that are there.
+    pub fn touched(&self, root: libc::pid_t) -> Vec<Touched> {
+        // What is told already counts.
+        self.take(0);
+        let seen = self.seen();
+        let of = |(path, touch): (&PathBuf, &Touch)| {
+            let shared = touch.others || touch.by.len() > 1;
+            touch.by.contains(&root).then(|| Touched { path: path.clone(), shared })
+        };
+        seen.files.iter().filter_map(of).collect()
+    }
+
+    /// Files that not one program alone was seen writing to.
+    pub fn shared(&self) -> Vec<PathBuf> {
+        self.take(0);
+        let seen = self.seen();
+        let shared = seen.files.iter().filter(|(_, touch)| touch.others || touch.by.len() > 1);
+        shared.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Takes what the kernel tells; waits so long for it at most. To be called again and again by a
+    /// thread of the caller's.
+    pub fn take(&self, wait_ms: i32) {
+        let fd = self.fd.as_raw_fd();
+        let mut buffer = vec![0u8; BUFFER_BYTES];
+        let mut wait = wait_ms;
+        loop {
+            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one live entry.
+            if unsafe { libc::poll(&raw mut poll, 1, wait) } <= 0 {
+                return;
+            }
+            // Whoever holds this has the events in their order.
+            let mut seen = self.seen();
+            // SAFETY: one live entry.
+            if unsafe { libc::poll(&raw mut poll, 1, 0) } <= 0 {
+                return;
+            }
+            // SAFETY: a live buffer of this length.
+            let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+            if n <= 0 {
+                return;
+            }
+            seen.events(&buffer[..n as usize]);
+            wait = 0;
+        }
+    }
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at.checked_add(length)?)?;
+    Some(bytes.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
+}
+
+impl Seen {
+    fn events(&mut self, mut rest: &[u8]) {
+        let now = Instant::now();
+        self.known.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        while let Some(length) = number(rest, 0, 4).map(|n| n as usize) {
+            if length < EVENT_BYTES || length > rest.len() {
+                return;
+            }
+            self.event(&rest[..length], now);
+            rest = &rest[length..];
+        }
+    }
+
+    fn event(&mut self, event: &[u8], now: Instant) {
+        let (Some(mask), Some(pid)) = (number(event, 8, 8), number(event, 20, 4)) else { return };
+        let pid = pid as libc::pid_t;
+        if pid == 0 {
+            return;
+        }
+        let root = self.root_of(pid);
+        if let Some(Some(root)) = root {
+            self.known.insert(pid, (root, now));
+        }
+        let root = root.or_else(|| self.known.get(&pid).map(|(root, _)| Some(*root)));
+        if mask & libc::FAN_CLOSE_WRITE == 0 {
+            return;
+        }
+        let (Some(root), Some(path)) = (root, self.path(event)) else { return };
+        if self.files.len() >= MAX_FILES && !self.files.contains_key(&path) {
+            return;
+        }
+        let touch = self.files.entry(path).or_default();
+        match root {
+            Some(root) => drop(touch.by.insert(root)),
+            None => touch.others = true,
+        }
+    }
+
+    /// Of which program a process is one; the inner `None`: of none. `None`: it is gone, or ours.
+    fn root_of(&self, pid: libc::pid_t) -> Option<Option<libc::pid_t>> {
+        let (mut at, this) = (pid, std::process::id() as libc::pid_t);
+        for _ in 0..MAX_PARENTS {
+            if self.roots.contains(&at) {
+                return Some(Some(at));
+            }
+            // Twins and what is just being restored.
+            if at == this {
+                return None;
+            }
+            if at <= 1 {
+                return Some(None);
+            }
+            at = Stat::read(at).ok()?.field(4) as libc::pid_t;
+        }
+        Some(None)
+    }
+
+    /// The file of an event, by its folder and name.
+    fn path(&self, event: &[u8]) -> Option<PathBuf> {
+        let head = number(event, 6, 2)? as usize;
+        let info = event.get(head..)?;
+        if *info.first()? != DFID_NAME {
+            return None;
+        }
+        let info = info.get(..number(info, 2, 2)? as usize)?;
+        // Number of the file system, then a `struct file_handle`, then the name.
+        let bytes = number(info, 12, 4)? as usize;
+        let handle = info.get(12..20usize.checked_add(bytes)?)?;
+        let name = info.get(20 + bytes..)?;
+        let name = name.split(|&b| b == 0).next().filter(|n| !n.is_empty() && *n != b".")?;
+        Some(self.folders.get(handle)?.join(OsStr::from_bytes(name)))
+    }
+}
+
+/// The handle of a folder, as events have it.
+fn handle_of(folder: &Path) -> Option<Vec<u8>> {
+    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    let mut handle = (HANDLE_BYTES as u32).to_le_bytes().to_vec();
+    handle.resize(8 + HANDLE_BYTES, 0);
+    let mut mount = 0i32;
+    // SAFETY: a live `struct file_handle` with room for as many bytes as it says, a live number.
+    let made = unsafe {
+        let at = handle.as_mut_ptr();
+        let cwd = libc::AT_FDCWD;
+        libc::syscall(libc::SYS_name_to_handle_at, cwd, path.as_ptr(), at, &raw mut mount, 0)
+    };
+    if made != 0 {
+        // Such a file system cannot be watched so.
+        let _ = io::Error::last_os_error();
+        return None;
+    }
+    let bytes = number(&handle, 0, 4)? as usize;
+    handle.truncate(8 + bytes);
+    Some(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_a_script_writes_is_told_apart_from_what_others_do() {
+        let folder = tempfile::tempdir().unwrap();
+        // Without the right to know of others there is nothing to be tested, and nothing told.
+        let Some(watch) = Watch::begin() else { return };
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(line).current_dir(folder.path());
+            command.stdin(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let mut own = shell("read go; echo 1 >> own; echo 1 >> both; read go");
+        let root = own.id() as libc::pid_t;
+        watch.follow(root, &[]);
+        // Not a child of this process.
+        let mut other = shell("(setsid sh -c 'echo 1 >> both; echo 1 >> theirs' &) & read go");
+        let is_there = |name: &str| folder.path().join(name).exists();
+        while !is_there("theirs") {
+            std::thread::yield_now();
+        }
+        watch.take(1000);
+        io::Write::write_all(own.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let touched = loop {
+            watch.take(10);
+            let touched = watch.touched(root);
+            if touched.len() == 2 || !tells() {
+                break touched;
+            }
+        };
+        other.kill().unwrap();
+        own.kill().unwrap();
+        drop((other.wait(), own.wait()));
+        let file = |name: &str, shared| Touched { path: folder.path().join(name), shared };
+        if tells() {
+            assert_eq!(touched, [file("both", true), file("own", false)]);
+        }
+        watch.leave(root);
+        assert!(watch.touched(root).is_empty());
+    }
+
+    /// Whether this process may know of others.
+    fn tells() -> bool {
+        // SAFETY: no arguments.
+        unsafe { libc::geteuid() == 0 }
+    }
+}

@@ -1,0 +1,156 @@
+"""Files that ran ahead of the checkpoint that a program comes back from: updated in place, a database
+with a write-ahead log, a script's `>> log`, a log that is moved on."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import harness
+from bad_input import program
+from harness import Gated
+from image_cli import PROGRAM, home, rest
+
+SQLITE = """
+import os, sqlite3, sys, time
+db = sqlite3.connect("base", isolation_level=None)
+db.execute("pragma journal_mode=wal")
+db.execute("create table t (i integer primary key, before integer)")
+for i in range(30):
+    while i in (10, 20) and not os.path.exists(f"go.{i}"):
+        time.sleep(0.002)
+    count = db.execute("select count(*), sum(before) from t").fetchone()
+    db.execute("insert into t values (?, ?)", (i, count[0] + i * (count[1] or 1) % 1009))
+    open("at", "a").write(f"{i}\\n")
+print(db.execute("select count(*), sum(before) from t").fetchone())
+"""
+
+SCRIPT = """
+i=0
+while test $i -lt 30; do
+    while test $i = 10 -o $i = 20 && ! test -e go.$i; do sleep 0.01; done
+    echo $i >> log
+    mkdir -p below; date +$i >> below/dates
+    echo $i >> at
+    i=$((i + 1))
+done
+cat log below/dates
+"""
+
+ROTATES = """
+import os, time
+log = open("log", "a", buffering=1)
+for i in range(30):
+    while i in (10, 20) and not os.path.exists(f"go.{i}"):
+        time.sleep(0.002)
+    if i % 8 == 7:
+        os.replace("log", "log.1")
+        log = open("log", "a", buffering=1)
+    print(i, file=log)
+    open("at", "a").write(f"{i}\\n")
+print([open(name).read() for name in ("log.1", "log")])
+"""
+
+
+def lines(path):
+    try:
+        with open(path) as file:
+            return file.read().split()
+    except FileNotFoundError:
+        return []
+
+
+def alone(command, folder):
+    """What the program prints if nothing happens to it."""
+    for step in (10, 20):
+        open(os.path.join(folder, f"go.{step}"), "w").close()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def comes_back(command, options=()):
+    """The program is checkpointed at step 10, killed at step 20 and brought back."""
+    with home() as place:
+        other = os.path.join(place.path, "alone")
+        work = os.path.join(place.path, "work")
+        os.mkdir(other)
+        os.mkdir(work)
+        expected = alone(command, other)
+
+        def start(*words):
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(
+                [PROGRAM, *words], cwd=work, env=place.env, stdin=pipe, stdout=pipe, stderr=pipe
+            )
+            place.started.append(process)
+            return process
+
+        def at(step):
+            place.until(lambda: lines(os.path.join(work, "at"))[-1:] == [str(step)], f"step {step}")
+
+        run = start("run", "--", *command)
+        at(9)
+        record = place.running()
+        place.good("checkpoint", "last")
+        open(os.path.join(work, "go.10"), "w").close()
+        at(19)
+        os.kill(record["pid"], signal.SIGKILL)
+        assert run.wait(harness.TIMEOUT_S) == 137, rest(run)
+        again = start("restart", *options, "last")
+        open(os.path.join(work, "go.20"), "w").close()
+        return (*rest(again), expected)
+
+
+def right(command, told):
+    code, out, err, expected = comes_back(command)
+    assert (code, out) == (0, expected), (code, out, expected, err)
+    assert all(word in err for word in told), err
+
+
+def test_a_database_with_a_log_of_its_own():
+    right([sys.executable, "-c", SQLITE], ["base", "put back"])
+
+
+def test_a_script_that_appends_has_no_line_twice():
+    if os.geteuid() == 0:
+        return right(["sh", "-c", SCRIPT], ["log", "put back"])
+    # Who writes to a file that is not kept open the kernel tells only to root.
+    code, out, err, _ = comes_back(["sh", "-c", SCRIPT])
+    assert code != 0 or "10\n11" in out, (out, err)
+
+
+def test_a_log_that_is_moved_on():
+    right([sys.executable, "-c", ROTATES], ["log was"])
+
+
+def test_what_differs_is_refused_if_it_is_to_be():
+    command = [sys.executable, "-c", SQLITE]
+    code, out, err, _ = comes_back(command, ["--files", "refuse"])
+    assert code != 0 and out == "" and "base" in err and "--files refuse" in err, (code, err)
+
+
+def test_what_differs_is_only_named_if_it_is_to_be():
+    command = [sys.executable, "-c", SQLITE]
+    code, _, err, _ = comes_back(command, ["--files", "warn"])
+    assert code != 0 and "left as it is: --files warn" in err, (code, err)
+
+
+def test_a_file_of_a_rank_that_is_updated_in_place():
+    command = program("inplace")
+    with harness.Job(command + ["600"], ranks=2) as job:
+        assert job.wait() == 0, job.report()
+        expected = job.stdout()
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        gate = os.path.join(folder, "go")
+        with Gated(command + ["600", gate], ranks=2, ckpt_every=3600) as job:
+            job.eyrie("checkpoint", "last")
+            open(gate, "w").close()
+            # By then the files are gone, too.
+            job.until(lambda: expected in job.stdout(), "the result")
+            for rank in (1, 0):
+                job.kill_ranks([rank])
+                job.wait_event("restored", rank=rank)
+            job.let_end()
+            assert job.wait() == 0, job.report()
+            assert job.stdout() == expected, (job.stdout(), expected, job.stderr())
