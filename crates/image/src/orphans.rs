@@ -251,7 +251,7 @@ impl Orphans {
             let kind = OrphanKind::Kept { file, born_ns, links, flags };
             let id = orphan_id(dev, ino);
             let orphan = Orphan { id, kind, mode, bytes: 0, page_shift: 12, held: false };
-            self.0.push(Found { orphan, dev, ino, fd: None, maps: Vec::new() });
+            self.0.push(Found { orphan, dev, ino, fd: None, exe: false, maps: Vec::new() });
         }
     }
 
