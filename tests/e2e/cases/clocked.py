@@ -38,7 +38,7 @@ def killed(command, want):
     with Gated([*command, str(STEPS), "--all"], ckpt_every=0) as job:
         job.wait_running(4)
         job.kill_ranks([1])
-        job.wait_event("restarted", rank=1)
+        job.wait_event("restored", rank=1)
         job.eyrie("checkpoint", "last", "--rank", "2")
         job.kill_ranks([2, 3])
         job.wait_event("restored", rank=2)
