@@ -71,12 +71,12 @@ impl From<OrphansMode> for Orphans {
 
 #[derive(Debug, Args)]
 pub struct Exact {
-    /// Whether what the program is told by clocks (MPI_Wtime, clock_gettime, time, getrusage and all
-    /// that come down to them), and by random devices, and what the C library says of the process
-    /// and its machine (getpid, gethostname, getifaddrs) is recorded, so that a rank that comes back
-    /// is told the same again (not with --ft coordinated and none, which record nothing). Costs
-    /// little, but what is sent to another node behind it waits for its copy there: plain is for
-    /// benchmarks that ask for the time around every message
+    /// Whether what the program is told is recorded, so that a rank that comes back is told the
+    /// same again: by clocks (MPI_Wtime, clock_gettime, time, getrusage and all that come down to
+    /// them), by random devices, and about the process and its machine (getpid, gethostname,
+    /// getifaddrs). Not with --ft coordinated and none, which record nothing. Costs little, but
+    /// what is sent to another node behind it waits for its copy there: plain is for benchmarks
+    /// that ask for the time around every message
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW", alias = "wtime")]
     pub clocks: ClocksMode,
     /// A rank that comes back and prints something else than before has diverged: all ranks go back

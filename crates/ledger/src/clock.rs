@@ -1,7 +1,7 @@
 //! The clocks that a rank is shown: that of MPI_Wtime, and those of the C library.
 //!
 //! Kept true: for one rank none ever goes back, whichever machine the rank comes back on; and what
-//! has to be recorded of them has a bound, however often a program asks. A value is recorded exactly
+//! is recorded of them has a bound, however often a program asks. A value is recorded exactly
 //! as long as there are few (`TICK_NS` a word, with a burst of `BURST_NS`); beyond that a call
 //! gives a nanosecond more than the one before, which takes no word of its own (see `door`), until
 //! the next exact one is due. The fuller the log, the rarer these are. Until then the processor's

@@ -28,7 +28,7 @@ static const clockid_t CLOCKS[] = {
     CLOCK_TAI,           CLOCK_MONOTONIC_RAW,    CLOCK_PROCESS_CPUTIME_ID,
     CLOCK_THREAD_CPUTIME_ID, CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC_COARSE,
 };
-enum { COUNT = sizeof CLOCKS / sizeof *CLOCKS, LATER = COUNT + 5, TOLD = LATER + 12 };
+enum { COUNT = sizeof CLOCKS / sizeof *CLOCKS, LATER = COUNT + 5, TOLD = LATER + 13 };
 
 static int rank, ranks, step;
 
@@ -129,6 +129,7 @@ static void ask(uint64_t told[TOLD])
     told[LATER + 9] = hash(hash(1, host, strlen(host)), &machine, sizeof machine);
     told[LATER + 10] = addresses();
     told[LATER + 11] = (uint64_t)gethostid();
+    told[LATER + 12] = (uint64_t)rank << 32 | (uint64_t)step;
 }
 
 /* Where nothing is recorded (`--ft coordinated`), a process that comes back has used less time. */
@@ -140,7 +141,7 @@ static int of_process(int i)
 int main(int argc, char **argv)
 {
     int all_clocks = argc > 2 && !strcmp(argv[2], "--all");
-    uint64_t last[TOLD] = {0}, sent = 1, got = 1, others, asked = 0;
+    uint64_t last[TOLD] = {0}, sent = 1, got = 1, others, asked = 0, sum = 1;
     int steps = argc > 1 ? atoi(argv[1]) : 100, provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -157,6 +158,7 @@ int main(int argc, char **argv)
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         sent = hash(sent, told, sizeof told);
         got = hash(got, theirs, sizeof theirs);
+        sum = hash(sum, &theirs[LATER + 12], sizeof sum);
         /* As many more as the time and chance have it. */
         int mine = (int)((told[1] / 1000 + told[LATER + 2] + told[LATER + 8]) % 3), from;
         MPI_Sendrecv(&mine, 1, MPI_INT, next, 2, &from, 1, MPI_INT, before, 2, MPI_COMM_WORLD,
@@ -185,7 +187,8 @@ int main(int argc, char **argv)
         if (all[2 * i] != all[2 * ((i + 1) % ranks) + 1])
             wrong("what was got is not what was sent");
     if (rank == 0)
-        printf("clocked: %d ranks agree on %d steps%s\n", ranks, steps, asked ? "" : ", unasked");
+        printf("clocked: %d ranks agree on %d steps%s, checksum %016llx\n", ranks, steps,
+               asked ? "" : ", unasked", (unsigned long long)sum);
     free(all);
     MPI_Finalize();
     return 0;

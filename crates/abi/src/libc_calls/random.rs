@@ -1,9 +1,9 @@
 //! Random bytes: `getrandom` and its kin, and the devices `/dev/random` and `/dev/urandom`.
 //!
 //! Recorded is a key of the kernel's; all bytes come from it (`eyrie_ledger::random`).
-//! The devices are really opened; what is read of them is told by their number at each read, so that
-//! nothing has to be known of who duplicates or closes them. Streams of C read inside the C
-//! library, so those of the devices are made by us.
+//! The devices are really opened; whether a descriptor is still one is asked at each read, so that
+//! nothing has to be known of who closes it. Streams of C read inside the C library, so those of
+//! the devices are made by us.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::AtomicU64;
