@@ -63,9 +63,12 @@ pub extern "C" fn eyrie_libc_getpid() -> pid_t {
     if !TELLS.load(Relaxed) || told_pid == 0 || told_pid == own {
         return own;
     }
-    // A rank that was restored under another number finds that out by a call of MPI.
-    let known = told(|_| ()).is_some() || own == of_rank();
-    if known && own == of_rank() { told_pid } else { own }
+    // The first thread may be in this library, which wants the truth. If it is not, the call makes
+    // a rank that was restored under another number find that out.
+    if global::is_main_thread() && told(|_| ()).is_none() {
+        return own;
+    }
+    if own == of_rank() { told_pid } else { own }
 }
 
 #[unsafe(no_mangle)]
