@@ -224,7 +224,7 @@ impl Course {
 
     /// Words were recorded.
     pub fn charge(&mut self, words: u64, level: u32) {
-        self.due += words * TICK_NS << level.min(MOST_LEVEL);
+        self.due += (words * TICK_NS) << level.min(MOST_LEVEL);
     }
 
     /// Whether something of so many words may be recorded by now.
