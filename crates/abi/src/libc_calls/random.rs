@@ -124,14 +124,13 @@ pub unsafe extern "C" fn eyrie_libc_arc4random_buf(at: *mut c_void, count: size_
 #[unsafe(no_mangle)]
 pub extern "C" fn eyrie_libc_arc4random_uniform(below: u32) -> u32 {
     let least = below.wrapping_neg().checked_rem(below).unwrap_or(0);
-    loop {
-        let Some(number) = number() else { break };
+    while let Some(drawn) = number() {
         if below < 2 {
             return 0;
         }
         // Of the numbers below `least` there is one more of some remainders.
-        if number >= least {
-            return number % below;
+        if drawn >= least {
+            return drawn % below;
         }
     }
     match real::ARC4RANDOM_UNIFORM.found() {
