@@ -43,9 +43,11 @@ exports_all() {
     [ -s "$tmp/wanted" ] && [ ! -s "$tmp/missing" ] || { cat "$tmp/missing"; return 1; }
 }
 
-# exports_only LIB: nothing but names of MPI (and MPICH's name for MPI_DUP_FN).
+# exports_only LIB: nothing but names of MPI (and MPICH's name for MPI_DUP_FN), and all those of the
+# C library that are recorded.
 exports_only() {
-    ! exports "$1" | grep -Ev '^(P?MPIX?_|MPIR_Dup_fn$)'
+    grep -Ev '^(#|$)' "$names/libc.txt" | cut -d' ' -f1 | LC_ALL=C sort >"$tmp/libc"
+    exports "$1" | grep -Ev '^(P?MPIX?_|MPIR_Dup_fn$)' | diff - "$tmp/libc"
 }
 
 # needs_only LIB SONAME: the soname, and no library but those of the compiler and of libc.

@@ -15,6 +15,7 @@ use eyrie_core::info::InfoTable;
 use eyrie_core::machine::Machine;
 use eyrie_ledger::segment::LIB_OUT;
 
+use crate::libc_calls;
 use crate::repr::{BOUNDS, code_out};
 
 static CURRENT: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
@@ -30,6 +31,8 @@ static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Where the rank is, in its control block; null where MPI_Wtime asks no machine.
 static PLACE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// The number of its process, there.
+static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
 const BEFORE: i32 = 0;
 const RUNNING: i32 = 1;
@@ -101,9 +104,24 @@ pub fn level() -> i32 {
     LEVEL.load(Relaxed)
 }
 
+#[inline]
 fn this_thread() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let own: usize;
+        // SAFETY: reads the thread's own block, whose first word is its address: what
+        // `pthread_self` returns.
+        unsafe {
+            std::arch::asm!("mov {}, fs:0", out(reg) own,
+                options(nostack, preserves_flags, readonly));
+        }
+        own
+    }
+    #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: has no preconditions.
-    unsafe { libc::pthread_self() as usize }
+    unsafe {
+        libc::pthread_self() as usize
+    }
 }
 
 pub fn is_main_thread() -> bool {
@@ -137,16 +155,28 @@ pub fn start(name: &'static str, required: i32) -> i32 {
         // memory for it, programs whose children ask for the time are on their own.
         unsafe { libc::pthread_atfork(None, None, Some(no_rank)) };
     }
+    PROCESS.store(std::ptr::from_ref(machine.endpoint.process()).cast_mut(), Relaxed);
     LEVEL.store(provided, Relaxed);
     MAIN_THREAD.store(this_thread(), Relaxed);
+    if !PLACE.load(Relaxed).is_null() {
+        libc_calls::begin(machine);
+    }
     CURRENT.store(machine, Relaxed);
     PHASE.store(RUNNING, Relaxed);
     provided
 }
 
 /// In a child that the program forked, which is no rank: its times are its own.
-unsafe extern "C" fn no_rank() {
+pub unsafe extern "C" fn no_rank() {
     PLACE.store(null_mut(), Relaxed);
+    libc_calls::end();
+}
+
+/// The number of this process, or of the rank that it is a child of; 0 where there is none.
+pub fn process() -> i32 {
+    let at = PROCESS.load(Relaxed);
+    // SAFETY: it points into the segment, which stays mapped.
+    if at.is_null() { 0 } else { unsafe { &*at }.load(Relaxed) as i32 }
 }
 
 /// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2).
@@ -174,6 +204,7 @@ fn describe(m: &mut Machine, level: i32) {
 
 /// The machine is done; every later call but a few is an error.
 pub fn stop() {
+    libc_calls::end();
     FORMER.store(CURRENT.swap(null_mut(), Relaxed), Relaxed);
     PHASE.store(FINALIZED, Relaxed);
 }

@@ -33,6 +33,7 @@ mod file;
 mod graph;
 mod group;
 mod info;
+mod libc_calls;
 mod neighbour;
 mod op;
 mod p2p;

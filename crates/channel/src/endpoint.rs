@@ -284,6 +284,11 @@ impl Endpoint {
         &self.ctl.lib
     }
 
+    /// The number of the rank's process, likewise.
+    pub fn process(&self) -> &'static std::sync::atomic::AtomicU32 {
+        &self.ctl.pid
+    }
+
     /// Opens the socket for early messages; that of an earlier process is not here.
     fn open_early(&mut self) {
         self.early = None;

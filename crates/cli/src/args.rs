@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
-use crate::exact_args::{AppendedMode, Exact, FilesMode, OrphansMode, WtimeMode};
+use crate::exact_args::{AppendedMode, ClocksMode, Exact, FilesMode, OrphansMode};
 use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
@@ -388,9 +388,10 @@ pub struct Verify {
     /// Most memory for the send log of each rank
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,
-    /// Whether what MPI_Wtime gives is recorded, so that the second run finds the same times again
-    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
-    pub wtime: WtimeMode,
+    /// Whether what clocks, random devices and the C library tell the program is recorded, so that
+    /// the second run is told the same again (see `eyrie run --help`)
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW", alias = "wtime")]
+    pub clocks: ClocksMode,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

@@ -4,23 +4,27 @@ use clap::{Args, ValueEnum};
 use eyrie_control::{Appended, Files, Orphans, Wtime};
 use eyrie_terminal::units::parse_bytes;
 
-/// Whether what MPI_Wtime gives is an outcome like others.
+/// Whether what clocks give, and the C library says, is an outcome like others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WtimeMode {
+pub enum ClocksMode {
     /// Recorded in programs that ask for at most MPI_THREAD_FUNNELED, so not in Python's
     Auto,
     /// Also in others: what their main thread asks for, while which no other may call MPI
     Logged,
-    /// Not recorded: for programs that ask as often as threads, signals or clocks have it
+    /// As auto, but only of MPI_Wtime: for programs that ask other clocks as often as threads,
+    /// signals or processes have it
+    Mpi,
+    /// Not recorded: for programs that ask as often as threads or signals have it
     Plain,
 }
 
-impl From<WtimeMode> for Wtime {
-    fn from(mode: WtimeMode) -> Wtime {
+impl From<ClocksMode> for Wtime {
+    fn from(mode: ClocksMode) -> Wtime {
         match mode {
-            WtimeMode::Auto => Wtime::Auto,
-            WtimeMode::Logged => Wtime::Logged,
-            WtimeMode::Plain => Wtime::Plain,
+            ClocksMode::Auto => Wtime::Auto,
+            ClocksMode::Logged => Wtime::Logged,
+            ClocksMode::Mpi => Wtime::Mpi,
+            ClocksMode::Plain => Wtime::Plain,
         }
     }
 }
@@ -93,12 +97,14 @@ impl From<OrphansMode> for Orphans {
 
 #[derive(Debug, Args)]
 pub struct Exact {
-    /// Whether what MPI_Wtime gives is recorded, so that a rank that comes back finds the same
-    /// times again (not with --ft coordinated and none, which record nothing). Costs little, but
+    /// Whether what the program is told is recorded, so that a rank that comes back is told the
+    /// same again: by clocks (MPI_Wtime, clock_gettime, time, getrusage and all that come down to
+    /// them), by random devices, and about the process and its machine (getpid, gethostname,
+    /// getifaddrs). Not with --ft coordinated and none, which record nothing. Costs little, but
     /// what is sent to another node behind it waits for its copy there: plain is for benchmarks
     /// that ask for the time around every message
-    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
-    pub wtime: WtimeMode,
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW", alias = "wtime")]
+    pub clocks: ClocksMode,
     /// A rank that comes back and prints something else than before has diverged: all ranks go back
     /// to the beginning. Without it what was printed stays, and lines that it repeats are left out
     #[arg(long)]

@@ -173,7 +173,7 @@ pub struct JobSpec {
     pub slots: Vec<Vec<Slot>>,
     /// Other nodes that hold each determinant.
     pub log_replicas: u32,
-    /// Whether what MPI_Wtime gives is recorded.
+    /// Whether what clocks and the C library give is recorded.
     pub wtime: Wtime,
     /// A replay that writes something else has diverged.
     pub strict_output: bool,
@@ -284,13 +284,16 @@ pub enum Appended {
     Keep,
 }
 
-/// Whether what MPI_Wtime gives is an outcome like others.
+/// Whether what clocks give is an outcome like others, and what else the C library says of the
+/// process and its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wtime {
     /// In programs that call MPI in one thread.
     Auto,
     /// Also in others, of their main thread.
     Logged,
+    /// As `Auto`, but only what MPI_Wtime gives.
+    Mpi,
     Plain,
 }
 

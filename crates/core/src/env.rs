@@ -1,9 +1,9 @@
 //! What a program may ask of its surroundings, and a rank that comes back finds otherwise: the
 //! time, the machine it is on, and whatever else its libraries find out. All go through the door.
 
-use eyrie_ledger::clock;
+use eyrie_ledger::clock::{self, Which};
 use eyrie_ledger::divergence::Divergence;
-use eyrie_ledger::door::{Call, Outcome, Verdict};
+use eyrie_ledger::door::{Call, Outcome, Verdict, What};
 
 use crate::error::{Res, class};
 use crate::machine::Machine;
@@ -20,14 +20,50 @@ impl Machine {
     /// `MPI_Wtime`, in nanoseconds.
     #[inline]
     pub fn wtime(&mut self) -> u64 {
-        let time = match self.endpoint.door.time(clock::now) {
-            Ok(time) => time,
-            Err(d) => self.endpoint.diverged(&d),
-        };
+        let time = self.endpoint.door.time(clock::now);
+        let time = self.answered(time);
         if self.endpoint.end_replay() {
             self.release_held();
         }
         time
+    }
+
+    /// Whether what the C library says is recorded, too.
+    pub fn tells(&self) -> bool {
+        self.endpoint.door.tells()
+    }
+
+    /// A clock of the C library, in nanoseconds; `now` is the machine's.
+    #[inline]
+    pub fn clock(&mut self, which: Which, now: impl FnOnce() -> u64) -> u64 {
+        let time = self.endpoint.door.clock(which, now);
+        self.answered(time)
+    }
+
+    /// Something else that the C library says. It is given to `take`.
+    pub fn tell<R>(
+        &mut self,
+        what: What,
+        find: impl FnOnce(&mut [u8]) -> usize,
+        take: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        let told = self.endpoint.door.tell(what, find).map(take);
+        self.answered(told)
+    }
+
+    /// Random bytes; `key` gives those of the kernel's.
+    pub fn random(&mut self, bytes: &mut [u8], key: impl FnOnce(&mut [u8]) -> usize) {
+        let given = self.endpoint.door.random(bytes, key);
+        self.answered(given);
+    }
+
+    /// That a replay is over is found out by the next call of MPI: here may be a signal's handler.
+    #[inline]
+    fn answered<R>(&mut self, answer: Result<R, Divergence>) -> R {
+        match answer {
+            Ok(answer) => answer,
+            Err(d) => self.endpoint.diverged(&d),
+        }
     }
 
     /// `MPI_Get_processor_name`: the name that `find` finds, or was found before.

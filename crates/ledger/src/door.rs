@@ -11,17 +11,25 @@
 //!   run of fruitless calls is one word whose count grows in place. What MPI_Wtime gave is one, too
 //!   ([`crate::clock`]); calls that were given a nanosecond more than the one before stand in the
 //!   word of the run, with a count of their own, so that who polls with an eye on the clock makes
-//!   one run. The program itself brings both kinds in their order.
+//!   one run. So is what the C library said (`told`): its other clocks, the process's number, the
+//!   machine's name, random bytes. The program itself brings all kinds in their order.
 //! - *posts*, by the number of the posted receive: which source a wildcard matched, or that the
 //!   receive was cancelled. They are known at posting in a replay, however late they happened.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::clock::{Clock, Told};
+use crate::clock::{Clock, Which};
 use crate::divergence::Divergence;
 use crate::end;
-use crate::segment::{FT_CLOCK, FT_CLOCK_THREADED, FT_DETERMINANTS, FT_REPLAY, RankCtl, Segment};
+use crate::segment::{
+    FT_CLOCK, FT_CLOCK_THREADED, FT_DETERMINANTS, FT_LIBC, FT_REPLAY, RankCtl, Segment,
+};
+
+#[path = "told.rs"]
+mod told;
+use told::Values;
+pub use told::What;
 
 /// The call whose outcome is asked for. Stored in the log; values are fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +98,14 @@ const K_MATCHED: u64 = 4;
 const K_CANCELLED: u64 = 5;
 /// What MPI_Wtime gave, in all bits below the kind.
 const K_TIME: u64 = 6;
+/// How much later a clock (in place of the call) was than before, in the bits below `FAR`.
+const K_CLOCK: u64 = 7;
+/// In a word of `K_CLOCK`: there is a second word, with the bits above.
+const FAR: u64 = 1 << 47;
+/// Bytes that the C library gave: how many, then seven in a word.
+const K_TOLD: u64 = 8;
+/// Bytes in a word: its highest is 0, so that it is no run.
+const PACKED_BYTES: u64 = 7;
 /// The two counts of a run: fruitless calls, and above them ticks of the clock.
 const COUNT_BITS: u32 = 28;
 const MOST: u64 = (1 << COUNT_BITS) - 1;
@@ -97,8 +113,8 @@ const MOST: u64 = (1 << COUNT_BITS) - 1;
 const RESERVE_WORDS: u64 = 64 * 1024;
 /// How the call is named in reports, and what they add where it is not where it was.
 const WTIME: &str = "MPI_Wtime";
-const WTIME_HINT: &str = "; if how often the program asks for the time depends on other threads, \
-                          signals or clocks: --wtime plain";
+const WTIME_HINT: &str = "; if how often the program asks for the time depends on other threads \
+                          or signals: --clocks plain";
 
 /// Whether a word of the log is a run of fruitless calls: the only kind that is changed after it
 /// was written, by growing, and only as long as it is the last.
@@ -108,7 +124,7 @@ pub const fn is_run(word: u64) -> bool {
 
 /// Whether a word of this kind begins a call, which a replay meets in the program's order.
 const fn is_call(kind: u64) -> bool {
-    matches!(kind, K_FRUITLESS | K_ONE | K_MANY | K_TIME)
+    matches!(kind, K_FRUITLESS | K_ONE | K_MANY | K_TIME | K_CLOCK | K_TOLD)
 }
 
 /// Words of the event that begins with this one, of `left` that there are.
@@ -116,6 +132,8 @@ fn words(word: u64, left: u64) -> u64 {
     match word >> KIND_SHIFT {
         K_FRUITLESS | K_ONE | K_TIME => 1,
         K_MANY => 1 + (word & VALUE).min(left - 1),
+        K_TOLD => 1 + (word & VALUE).div_ceil(PACKED_BYTES).min(left - 1),
+        K_CLOCK => 1 + u64::from(word & FAR != 0).min(left - 1),
         _ => 2,
     }
 }
@@ -157,6 +175,8 @@ pub struct Door {
     on: bool,
     /// What MPI_Wtime gives is recorded.
     timed: bool,
+    /// So is what the C library gives.
+    libc: bool,
     /// The rank is run again alone: what is not recorded is not to be had.
     alone: bool,
     /// Words of the log that this incarnation has passed.
@@ -173,6 +193,7 @@ pub struct Door {
     /// Calls and posts passed, for reports.
     events: u64,
     clock: Clock,
+    values: Values,
 }
 
 impl Door {
@@ -184,6 +205,7 @@ impl Door {
             rank,
             on: ft & FT_DETERMINANTS != 0,
             timed: ft & FT_DETERMINANTS != 0 && ft & FT_CLOCK != 0,
+            libc: ft & FT_DETERMINANTS != 0 && ft & FT_LIBC != 0,
             alone: false,
             pos: 0,
             run: None,
@@ -194,6 +216,7 @@ impl Door {
             posts: HashMap::new(),
             events: 0,
             clock: Clock::default(),
+            values: Values::new(),
         };
         door.rebuild();
         door
@@ -215,6 +238,7 @@ impl Door {
     /// Reads what is recorded beyond this incarnation's position, after a start or restore.
     pub fn rebuild(&mut self) {
         self.clock.settle();
+        self.values.settle();
         self.posts.clear();
         (self.calls, self.left) = (0, Run::default());
         self.alone = self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0;
@@ -311,7 +335,7 @@ impl Door {
                 let end = at + words(word, self.end - at);
                 Outcome::Many((at + 1..end).map(|w| self.word(w) as u32).collect())
             }
-            _ => return Err(self.differs(WTIME, &asked)),
+            _ => return Err(self.differs(&told::named(word), &asked)),
         };
         self.run = None;
         self.moved(self.next);
@@ -329,50 +353,7 @@ impl Door {
         if !self.timed {
             return Ok(self.clock.plain(now()));
         }
-        if self.replaying() {
-            return self.dictated_time();
-        }
-        let tail = self.ctl.det_tail.load(Relaxed);
-        let held = tail - self.ctl.det_trim.load(Relaxed);
-        let eighths = (held >> (self.seg.geometry().det_words.trailing_zeros() - 3)) as u32;
-        match self.clock.tell(now(), eighths) {
-            Told::Exact(time) => {
-                self.close_run();
-                self.push(&[K_TIME << KIND_SHIFT | Clock::recorded(time)]);
-                Ok(time)
-            }
-            Told::Tick(time) => {
-                if self.grow(Run { fruitless: 0, ticks: 1 }) {
-                    self.clock.charge(eighths);
-                }
-                Ok(time)
-            }
-        }
-    }
-
-    #[cold]
-    fn dictated_time(&mut self) -> Result<u64, Divergence> {
-        if self.left.ticks > 0 {
-            self.left.ticks -= 1;
-            self.run.iter_mut().for_each(|(_, made)| made.ticks += 1);
-            let time = self.clock.replay_tick();
-            self.moved(self.pos);
-            return Ok(time);
-        }
-        let asked = format_args!("{WTIME}");
-        let (at, word) = self.dictated(&asked)?;
-        match word >> KIND_SHIFT {
-            K_TIME => {
-                self.run = None;
-                self.moved(self.next);
-                Ok(self.clock.replay(word))
-            }
-            K_FRUITLESS if Run::of(word).ticks > 0 => {
-                self.begin_run(at, word, Run { fruitless: 0, ticks: 1 });
-                Ok(self.clock.replay_tick())
-            }
-            _ => Err(self.differs("another call", &asked)),
-        }
+        self.clock(Which::Monotonic, now)
     }
 
     /// In a replay: the word of the call that is to come now.
@@ -396,7 +377,7 @@ impl Door {
 
     fn differs(&self, recorded: &str, asked: &std::fmt::Arguments<'_>) -> Divergence {
         let mut asked = asked.to_string();
-        if recorded == WTIME || asked == WTIME || self.left.ticks > 0 {
+        if recorded.contains(WTIME) || asked.contains(WTIME) || self.left.ticks > 0 {
             asked.push_str(WTIME_HINT);
         }
         Divergence::event(self.rank, self.events, recorded, &asked)

@@ -247,7 +247,7 @@ fn another_call_than_for_the_time_is_a_divergence() {
     door.time(|| 5).unwrap();
     door.record(Call::Test, &Outcome::One(0));
     let difference = Door::new(seg, 0).ask(Call::Test).unwrap_err().to_string();
-    assert!(difference.ends_with("or clocks: --wtime plain"), "{difference}");
+    assert!(difference.ends_with("or signals: --clocks plain"), "{difference}");
     let mut again = Door::new(seg, 0);
     again.time(|| 9).unwrap();
     assert!(again.time(|| 9).is_err());

@@ -17,6 +17,7 @@ pub mod free;
 pub mod futex;
 pub mod memory;
 pub mod mirror;
+pub mod random;
 pub mod reader;
 pub mod saved;
 pub mod segment;

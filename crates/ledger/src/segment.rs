@@ -42,6 +42,8 @@ pub const FT_REPLAY: u32 = 16;
 pub const FT_CLOCK: u32 = 32;
 /// With `FT_CLOCK`: also in others, of the thread that called `MPI_Init`.
 pub const FT_CLOCK_THREADED: u32 = 64;
+/// With `FT_CLOCK`: record what the C library says, too: clocks, random bytes, numbers and names.
+pub const FT_LIBC: u32 = 4096;
 /// `--ft logged`.
 pub const FT_LOGGED: u32 = FT_DETERMINANTS | FT_RETAIN | FT_PROTECT;
 /// `--ft coordinated`.

@@ -648,8 +648,9 @@ fn make_segment(
     let clock = match spec.wtime {
         _ if ft & segment::FT_DETERMINANTS == 0 => 0,
         Wtime::Plain => 0,
-        Wtime::Auto => segment::FT_CLOCK,
-        Wtime::Logged => segment::FT_CLOCK | segment::FT_CLOCK_THREADED,
+        Wtime::Mpi => segment::FT_CLOCK,
+        Wtime::Auto => segment::FT_CLOCK | segment::FT_LIBC,
+        Wtime::Logged => segment::FT_CLOCK | segment::FT_LIBC | segment::FT_CLOCK_THREADED,
     };
     let ft = ft | clock;
     let cores = cores(spec);

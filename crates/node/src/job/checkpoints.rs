@@ -317,7 +317,7 @@ impl Job {
         if self.verify.is_some() {
             let text = format!(
                 "rank {rank} records more than the logs of `eyrie verify` hold; if it asks for \
-                 the time all the while: --wtime plain"
+                 the time all the while: --clocks plain"
             );
             return self.fatal(text);
         }
