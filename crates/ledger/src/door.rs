@@ -80,6 +80,17 @@ pub enum Post {
     Never,
 }
 
+/// What the door says of a receive that the program has freed, at the end of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freed {
+    /// It goes into place if it is there (and is recorded).
+    Live,
+    /// Wait for it.
+    Now,
+    /// Not in this call.
+    Later,
+}
+
 const KIND_SHIFT: u32 = 56;
 const CALL_SHIFT: u32 = 48;
 const VALUE: u64 = (1 << 48) - 1;
@@ -90,6 +101,8 @@ const K_MATCHED: u64 = 4;
 const K_CANCELLED: u64 = 5;
 /// What MPI_Wtime gave, in all bits below the kind.
 const K_TIME: u64 = 6;
+/// A freed receive went into place at the end of the call of this number.
+const K_FREED: u64 = 16;
 /// The two counts of a run: fruitless calls, and above them ticks of the clock.
 const COUNT_BITS: u32 = 28;
 const MOST: u64 = (1 << COUNT_BITS) - 1;
@@ -170,6 +183,8 @@ pub struct Door {
     next: u64,
     end: u64,
     posts: HashMap<u64, Post>,
+    /// By freed receives, the calls in which they went into place.
+    freed: HashMap<u64, u64>,
     /// Calls and posts passed, for reports.
     events: u64,
     clock: Clock,
@@ -192,6 +207,7 @@ impl Door {
             next: 0,
             end: 0,
             posts: HashMap::new(),
+            freed: HashMap::new(),
             events: 0,
             clock: Clock::default(),
         };
@@ -216,6 +232,7 @@ impl Door {
     pub fn rebuild(&mut self) {
         self.clock.settle();
         self.posts.clear();
+        self.freed.clear();
         (self.calls, self.left) = (0, Run::default());
         self.alone = self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0;
         if !self.on {
@@ -232,6 +249,8 @@ impl Door {
             let kind = word >> KIND_SHIFT;
             if is_call(kind) {
                 self.calls += 1;
+            } else if kind == K_FREED {
+                self.freed.insert(self.word(at + 1), word & VALUE);
             } else {
                 let source = Post::Source((word & VALUE) as u32);
                 let post = if kind == K_MATCHED { source } else { Post::Never };
@@ -241,7 +260,8 @@ impl Door {
             }
             at += words(word, tail - at);
         }
-        if self.calls == 0 && self.posts.is_empty() && self.left.is_empty() {
+        if self.calls == 0 && self.posts.is_empty() && self.freed.is_empty() && self.left.is_empty()
+        {
             self.pos = tail;
         }
     }
@@ -275,7 +295,11 @@ impl Door {
 
     /// Whether recorded outcomes are still to be dictated.
     pub fn replaying(&self) -> bool {
-        self.alone || self.calls > 0 || !self.left.is_empty() || !self.posts.is_empty()
+        self.alone
+            || self.calls > 0
+            || !self.left.is_empty()
+            || !self.posts.is_empty()
+            || !self.freed.is_empty()
     }
 
     /// Whether an MPI call may start: the log has room for what it might record.
@@ -443,6 +467,38 @@ impl Door {
             }
             None if wildcard => Post::Held,
             None => Post::Free,
+        }
+    }
+
+    /// What a receive that the program has freed, recorded as number `id`, is to do at the end of
+    /// the program's call number `call`.
+    pub fn ask_freed(&mut self, id: u64, call: u64) -> Freed {
+        if !self.on || !self.replaying() {
+            return Freed::Live;
+        }
+        if self.freed.get(&id) != Some(&call) {
+            return Freed::Later;
+        }
+        self.freed.remove(&id);
+        self.events += 1;
+        self.note_replayed();
+        self.moved(self.pos);
+        Freed::Now
+    }
+
+    /// Records that it went into place.
+    pub fn record_freed(&mut self, id: u64, call: u64) {
+        if self.on {
+            self.close_run();
+            self.push(&[K_FREED << KIND_SHIFT | (call & VALUE), id]);
+        }
+    }
+
+    /// After `rebuild`: of freed receives those count that are `ahead`, by number and call.
+    pub fn forget_freed(&mut self, ahead: impl Fn(u64, u64) -> bool) {
+        self.freed.retain(|id, call| ahead(*id, *call));
+        if !self.replaying() {
+            self.moved(self.pos);
         }
     }
 
