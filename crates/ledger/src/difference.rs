@@ -208,7 +208,12 @@ fn guess(offset: u64, at: usize, a: &[u8], b: &[u8]) -> &'static str {
     if both(&|w| ADDRESSES.contains(&integer(w))) {
         return "it looks like an address, which is another one in each process";
     }
-    if is_gap(wide, narrow) {
+    // Round numbers end in zeros, too.
+    let is_number = |w: [u8; 8]| {
+        let n = f64::from_le_bytes(w);
+        n.is_normal() && (1e-12..1e15).contains(&n.abs())
+    };
+    if !both(&is_number) && is_gap(wide, narrow) {
         return "it looks like bytes that were never set, a gap between members of a struct say";
     }
     let numbers = wide.map(|w| w.map(f64::from_le_bytes));
