@@ -76,6 +76,7 @@ macro_rules! shim {
                 #[allow(unused_variables)]
                 let $m = $crate::global::machine(stringify!($name));
                 $m.enter();
+                $m.called(stringify!($name));
                 // SAFETY: the program keeps to MPI's contract for the arguments (what can be
                 // checked is checked), and to a thread level of at most MPI_THREAD_SERIALIZED.
                 #[allow(unused_unsafe, clippy::redundant_closure_call)]

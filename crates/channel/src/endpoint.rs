@@ -15,8 +15,8 @@ use eyrie_ledger::end;
 use eyrie_ledger::entry::{Envelope, REMOTE};
 use eyrie_ledger::reader::{Entry, Reader};
 use eyrie_ledger::segment::{
-    ASLEEP_REMOTE, ChannelCtl, FT_PROTECT, FT_REPLAY, Geometry, RankCtl, STATE_ABORTED,
-    STATE_DIVERGED, STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
+    ASLEEP_REMOTE, ChannelCtl, FT_DETERMINANTS, FT_PROTECT, FT_REPLAY, Geometry, RankCtl,
+    STATE_ABORTED, STATE_DIVERGED, STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
@@ -26,7 +26,10 @@ use crate::presence::{Presence, ring_daemon};
 use crate::remote;
 use crate::shown::{self, Shown};
 use crate::waiting::{self, Nap, Patience, Round};
+use crate::whim::Whim;
 use crate::wire::Given;
+
+mod course;
 
 /// Exit code of a rank whose replay diverged (the daemon reads the report in the segment).
 pub const EXIT_DIVERGED: i32 = 86;
@@ -100,6 +103,8 @@ pub struct Endpoint {
     received: u64,
     /// Large messages are read straight out of the sender's memory and not logged.
     remote: bool,
+    /// Outcomes are recorded, so that the rank can be repeated.
+    repeatable: bool,
     /// There are other nodes.
     linked: bool,
     /// Large messages may be read out of the sender's memory while they are logged.
@@ -108,6 +113,8 @@ pub struct Endpoint {
     early: Option<Early>,
     /// Sleeps in a row.
     naps: u32,
+    /// Messages are delayed and hastened on purpose.
+    whim: Option<Whim>,
 }
 
 impl Endpoint {
@@ -186,10 +193,12 @@ impl Endpoint {
             replaying: false,
             received: 0,
             remote: readable && !protect,
+            repeatable: header.ft.load(Relaxed) & FT_DETERMINANTS != 0,
             linked: header.linked.load(Relaxed) != 0,
             shows: readable && protect,
             early: None,
             naps: 0,
+            whim: Whim::new(header.whim.load(Relaxed), rank, size),
         };
         ctl.pid.store(std::process::id(), Relaxed);
         alive::arm(ctl);
@@ -575,8 +584,9 @@ impl Endpoint {
     /// A kept message, which started at `start`, has been read.
     pub fn release(&mut self, src: u32, start: u64) {
         let rx = &mut self.rx[src as usize];
-        if let Some(slot) = rx.held.iter_mut().find(|(pos, _)| *pos == start) {
-            slot.1 = false;
+        // They stand in the order of their positions; mostly it is the first.
+        if let Ok(at) = rx.held.binary_search_by_key(&start, |(pos, _)| *pos) {
+            rx.held[at].1 = false;
         }
         rx.publish_need();
         self.moved(src);

@@ -17,6 +17,7 @@ pub mod remote;
 mod shown;
 mod socket;
 pub mod waiting;
+mod whim;
 mod wire;
 
 pub use endpoint::{Endpoint, OpenError};

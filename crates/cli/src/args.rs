@@ -379,7 +379,13 @@ impl Run {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     eyrie verify -n 4 -- ./farm 100\n\n\
-    Exit code 0: the second run sent the same messages and printed the same. 1: it did not.")]
+    eyrie verify -n 4 --seeds 20 -- ./farm 100\n\n\
+    The program is run once, and its outcomes are recorded; then it is run again under these\n\
+    outcomes, once for each seed, and what it sends and prints is compared. Messages are delayed\n\
+    and hastened on purpose, in another way with each seed. The first message that differs is\n\
+    named, with both values and a guess what they are.\n\n\
+    Exit code 0: all runs sent the same messages and printed the same. 1: one did not. 3: no\n\
+    verdict, as the program failed when it was recorded, a limit was met, or it was stopped.")]
 pub struct Verify {
     /// Number of ranks
     #[arg(short = 'n', long = "np", value_name = "N", default_value = "1")]
@@ -392,6 +398,15 @@ pub struct Verify {
     /// the second run is told the same again (see `eyrie run --help`)
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW", alias = "wtime")]
     pub clocks: ClocksMode,
+    /// Runs that are compared with the recorded one
+    #[arg(long, value_name = "N", default_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub seeds: u32,
+    /// By what messages are delayed and hastened: in the recorded run and in the first of the
+    /// others by this, in those that follow by the next numbers
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub seed: u32,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

@@ -117,7 +117,7 @@ impl Console {
             NodeMsg::Error(text) => say(&text),
             NodeMsg::Event(event) => say(&show::event_line(&event)),
             NodeMsg::Verdict { ok, text } => {
-                let head = if ok { "" } else { "NOT deterministic under replay: " };
+                let head = if ok == Some(false) { "NOT deterministic under replay: " } else { "" };
                 let line = format!("eyrie verify: {head}{text}\n");
                 self.write(Stream::Stdout, line.as_bytes(), socket);
             }

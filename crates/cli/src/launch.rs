@@ -245,7 +245,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
     let program = checked_program(&verify.command)?;
     let spec = JobSpec {
         size: verify.size,
-        ft: Ft::Verify,
+        ft: Ft::Verify { seed: verify.seed, seeds: verify.seeds },
         checkpoint_every_ms: 0,
         checkpoint_first_ms: 0,
         checkpoint_policy: CheckpointPolicy::Auto,

@@ -28,8 +28,9 @@ pub enum Ft {
     Logged,
     /// Nothing is logged; a rank that dies ends the job.
     None,
-    /// `eyrie verify`: record, run again under force, compare.
-    Verify,
+    /// `eyrie verify`: record, run again under force, compare; so many times, with messages delayed
+    /// and hastened by this seed and those that follow it.
+    Verify { seed: u32, seeds: u32 },
     /// Nothing is logged; all ranks are checkpointed together, and go back together.
     Coordinated,
     /// The ranks that begin on one node are checkpointed together, and go back together; what they
@@ -45,11 +46,16 @@ impl Ft {
         match self {
             Ft::Logged => "logged",
             Ft::None => "none",
-            Ft::Verify => "verify",
+            Ft::Verify { .. } => "verify",
             Ft::Coordinated => "coordinated",
             Ft::Node => "node",
             Ft::Cluster { .. } => "cluster",
         }
+    }
+
+    /// Whether it is `eyrie verify`.
+    pub fn verifies(self) -> bool {
+        matches!(self, Ft::Verify { .. })
     }
 
     /// Whether ranks are checkpointed, and brought back when they die.
@@ -322,7 +328,7 @@ impl JobSpec {
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
         let outlive = self.hosts.as_ref().is_none_or(|h| h.outlive);
-        let goes_on = self.nodes > 0 && self.ft != Ft::Verify;
+        let goes_on = self.nodes > 0 && !self.ft.verifies();
         goes_on && outlive && self.controller_limit_ms > 0
     }
 
@@ -475,9 +481,9 @@ pub enum NodeMsg {
     /// A line for the user from the daemon itself.
     Say(String),
     Event(Box<Event>),
-    /// Console: what `eyrie verify` found.
+    /// Console: what `eyrie verify` found. `None`: it was broken off, and found nothing.
     Verdict {
-        ok: bool,
+        ok: Option<bool>,
         text: String,
     },
     /// Console: the job is over.

@@ -236,8 +236,8 @@ pub enum ToNode {
     /// What is being deposited is not wanted any more.
     EndDeposits,
     /// `eyrie verify`: keep the record of the run that is over, and prepare the one that is forced
-    /// to its outcomes. Answered by `Forced`.
-    Force,
+    /// to its outcomes, with messages delayed and hastened by this seed. Answered by `Forced`.
+    Force { seed: u32 },
     /// `eyrie verify`: compare the runs. Answered by `Judged`.
     Judge,
     /// End all processes. Answered by `Finished`.

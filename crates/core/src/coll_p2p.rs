@@ -10,7 +10,7 @@ use crate::datatype::Datatype;
 use crate::error::Res;
 use crate::machine::Machine;
 use crate::p2p::{ReqId, SendMode};
-use crate::request::{Data, Op};
+use crate::request::{Data, Op, RecvOp};
 
 #[allow(clippy::too_many_arguments)]
 impl Machine {
@@ -79,7 +79,8 @@ impl Machine {
     ) -> Res<ReqId> {
         let data = Data::new(buf, count, dt.clone());
         let src = Some(comm.world_rank(src));
-        let op = self.recv_op(comm.ctx + 1, data, src, tag);
+        // The call that begins it completes it, and sends nothing from there before.
+        let op = RecvOp { open: true, ..self.recv_op(comm.ctx + 1, data, src, tag) };
         let req = self.new_request(comm, crate::consts::COMM_SELF, Op::Recv(op))?;
         self.post_recv(req);
         Ok(req)

@@ -86,23 +86,28 @@ impl Machine {
             return Ok(Some(Status::EMPTY));
         }
         let h = *req;
-        if !self.poll_call(Call::Test, |m| m.engine.is_done(h)) {
+        if !self.poll_call(Call::Test, &[h]) {
             return Ok(None);
         }
         self.take_one(req).map(Some)
     }
 
-    /// A yes-or-no call: whether `done`, as chance or the recording has it.
-    fn poll_call(&mut self, call: Call, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+    fn all_done(&self, reqs: &[Handle]) -> bool {
+        reqs.iter().all(|r| self.engine.is_done(*r))
+    }
+
+    /// A yes-or-no call: whether all of these are complete, as chance or the recording has it.
+    fn poll_call(&mut self, call: Call, reqs: &[Handle]) -> bool {
         match self.ask(call) {
             Verdict::Fruitless => false,
             Verdict::Forced(_) => {
-                self.wait_for(done);
+                reqs.iter().for_each(|req| self.open(*req));
+                self.wait_for(|m| m.all_done(reqs));
                 true
             }
             Verdict::Live => {
                 self.progress();
-                if done(self) {
+                if self.all_done(reqs) {
                     self.endpoint.door.record(call, &Outcome::One(0));
                     return true;
                 }
@@ -116,6 +121,7 @@ impl Machine {
     /// Statuses: empty slice when ignored, else one for each request.
     pub fn waitall(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<()> {
         self.actives(reqs)?;
+        reqs.iter().for_each(|req| self.open(*req));
         for req in reqs.iter() {
             self.await_request(*req);
         }
@@ -140,11 +146,19 @@ impl Machine {
     pub fn testall(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<bool> {
         if self.actives(reqs)? {
             let all = reqs.to_vec();
-            if !self.poll_call(Call::Testall, |m| all.iter().all(|r| m.engine.is_done(*r))) {
+            if !self.poll_call(Call::Testall, &all) {
                 return Ok(false);
             }
         }
         self.take_all(reqs, statuses).map(|()| true)
+    }
+
+    /// Of several requests the only one that can complete is the one that is going to be named.
+    fn open_only(&mut self, reqs: &[Handle]) {
+        let mut active = reqs.iter().filter(|req| self.active(**req).unwrap_or(false));
+        if let (Some(&only), None) = (active.next(), active.next()) {
+            self.open(only);
+        }
     }
 
     fn first_done(&self, reqs: &[Handle]) -> Option<usize> {
@@ -163,6 +177,7 @@ impl Machine {
                 Verdict::Forced(outcome) => break self.forced_index(Call::Waitany, &list, outcome),
                 Verdict::Fruitless => self.misreplayed(Call::Waitany),
                 Verdict::Live => {
+                    self.open_only(&list);
                     if self.wait_until(|m| m.first_done(&list).is_some()) == Wake::Restored {
                         continue;
                     }
@@ -230,6 +245,7 @@ impl Machine {
                 }
                 Verdict::Fruitless => self.misreplayed(Call::Waitsome),
                 Verdict::Live => {
+                    self.open_only(&list);
                     if self.wait_until(|m| m.first_done(&list).is_some()) == Wake::Restored {
                         continue;
                     }
@@ -291,7 +307,7 @@ impl Machine {
         if !self.active(req)? {
             return Ok(Some(Status::EMPTY));
         }
-        if !self.poll_call(Call::GetStatus, |m| m.engine.is_done(req)) {
+        if !self.poll_call(Call::GetStatus, &[req]) {
             return Ok(None);
         }
         self.put_together(req);
@@ -301,11 +317,15 @@ impl Machine {
     /// Frees the request; an active one goes when it is complete.
     pub fn request_free(&mut self, req: &mut Handle) -> Res<()> {
         let r = self.engine.reqs.get_mut(*req).ok_or(class::REQUEST)?;
-        if r.state == State::Active {
-            r.orphan = true;
+        let active = r.state == State::Active;
+        if active {
             r.template = None;
-        } else {
-            self.engine.reqs.remove(*req);
+        }
+        if !self.free_later(*req) {
+            match self.engine.reqs.get_mut(*req) {
+                Some(r) if active => r.orphan = true,
+                _ => drop(self.engine.reqs.remove(*req)),
+            }
         }
         *req = REQUEST_NULL;
         Ok(())

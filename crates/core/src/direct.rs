@@ -78,7 +78,13 @@ impl Machine {
         if self.engine.queued_total > 0 {
             return Sent::No;
         }
-        let env = Envelope { len: s.bytes, ctx: s.ctx, tag, crank: s.me, flags: 0 };
+        let env = Envelope {
+            len: s.bytes,
+            ctx: s.ctx,
+            tag,
+            crank: s.me,
+            flags: self.endpoint.call_bits(),
+        };
         let mut out = Outgoing::new(env);
         let whole = self.endpoint.append(s.peer, &mut out, |offset, to| {
             // SAFETY: the program promised `bytes` bytes at `at`; `append` asks for no others.
@@ -109,7 +115,8 @@ impl Machine {
         comm: Handle,
     ) -> Option<Res<Status>> {
         let s = self.small(buf, count, dt, source, tag.max(0), comm)?;
-        if self.endpoint.replaying() || !self.engine.nothing_pending(s.ctx, s.peer) {
+        let slow = self.endpoint.replaying() || self.endpoint.is_whimsical();
+        if slow || !self.engine.nothing_pending(s.ctx, s.peer) {
             return None;
         }
         for _ in 0..=self.endpoint.looks() {

@@ -25,6 +25,8 @@ pub(crate) enum Sink {
     Unexpected(usize),
     /// A matched probe took it.
     Message(Handle),
+    /// It stays in the log until its receive is completed.
+    Kept(Handle),
 }
 
 /// How a wait ended.
@@ -80,6 +82,14 @@ pub struct Engine {
     pub(crate) messages: Slab<Unexpected>,
     /// Receives of messages that are not in the log again yet.
     pub(crate) late: Vec<Late>,
+    /// Receives whose payload is kept in the log (`pending`).
+    pub(crate) kept: usize,
+    /// Of these those whose senders may still have to be told of the match.
+    pub(crate) unmet: Vec<Handle>,
+    /// Receives that the program has freed, with the numbers that they are recorded by.
+    pub(crate) freed: Vec<(Handle, u64)>,
+    /// Calls of the program, by which what was freed is recorded.
+    pub(crate) calls: u64,
     fruitless: u32,
 }
 
@@ -99,6 +109,10 @@ impl Engine {
             arrivals: 0,
             messages: Slab::new(Kind::Message),
             late: Vec::new(),
+            kept: 0,
+            unmet: Vec::new(),
+            freed: Vec::new(),
+            calls: 0,
             fruitless: 0,
         }
     }
@@ -176,7 +190,7 @@ impl Engine {
     /// Whether there is a receive for the message that `entry` is of.
     fn awaits(&self, src: u32, entry: &Entry) -> bool {
         if !entry.is_first() {
-            return matches!(self.inbound[src as usize], Some(Sink::Request(_)));
+            return matches!(self.inbound[src as usize], Some(Sink::Request(_) | Sink::Kept(_)));
         }
         let queues = self.contexts.get(&entry.env.ctx);
         queues.is_some_and(|q| q.is_awaited(src, entry.env.tag))
@@ -199,9 +213,23 @@ impl Machine {
         }
     }
 
+    /// The program calls this function. Those that it calls as often as clocks or threads have it
+    /// are not told.
+    #[inline]
+    pub fn called(&mut self, name: &'static str) {
+        self.engine.calls += 1;
+        self.endpoint.called(name);
+        if self.endpoint.is_eager() {
+            self.progress();
+        }
+    }
+
     /// Out of the library: last thing in every MPI call.
     #[inline]
     pub fn leave(&mut self) {
+        if !self.engine.freed.is_empty() {
+            self.settle_freed();
+        }
         self.endpoint.leave();
     }
 
@@ -224,6 +252,9 @@ impl Machine {
         if !self.engine.unacked.is_empty() {
             moved |= self.check_acks();
         }
+        if !self.engine.unmet.is_empty() {
+            self.tell_matched();
+        }
         if self.endpoint.end_replay() {
             self.release_held();
             moved = true;
@@ -242,15 +273,29 @@ impl Machine {
             }
         }
         while let Some(entry) = self.endpoint.peek(src) {
-            if entry.is_early() && !self.engine.awaits(src, &entry) {
+            if entry.is_early() && !self.can_take_early(src, &entry) {
                 // Only the log can keep it until it is asked for.
                 self.endpoint.decline(src);
                 break;
             }
-            self.take_entry(src, &entry);
             moved = true;
+            if self.endpoint.is_whimsical() && self.endpoint.overlooks(src, &entry) {
+                break;
+            }
+            self.take_entry(src, &entry);
         }
         moved
+    }
+
+    /// Whether a message that the log does not have has somewhere to go.
+    #[cold]
+    fn can_take_early(&mut self, src: u32, entry: &Entry) -> bool {
+        if let (false, Some(Sink::Kept(req))) =
+            (entry.is_first(), self.engine.inbound[src as usize])
+        {
+            return self.stash(req);
+        }
+        self.engine.awaits(src, entry)
     }
 
     /// The replay is over: what was held may match now, in the order of posting.
@@ -300,6 +345,7 @@ impl Machine {
             }
         }
         self.endpoint.door.forget_posts_up_to(self.engine.last_post);
+        self.rebuild_pending();
         self.endpoint.begin_replay();
         if !self.endpoint.door.replaying() {
             self.release_held();
@@ -317,15 +363,20 @@ impl Machine {
                 idle = 0;
                 continue;
             }
+            if self.relieve(idle, self.endpoint.naps(idle)) {
+                idle = 0;
+                continue;
+            }
             if let Some(seen) = self.endpoint.wait_round(idle) {
-                if done(self) || self.progress() {
+                if done(self) || self.progress() || self.relieve(idle, 1) {
                     self.endpoint.disarm();
                     continue;
                 }
                 if self.endpoint.alone() {
                     self.endpoint.end_of_log(&self.engine.awaited());
                 }
-                let short = self.engine.queued_total > 0;
+                let kept = self.engine.kept > 0 && self.endpoint.is_linked();
+                let short = kept || self.engine.queued_total > 0;
                 self.endpoint.sleep(seen, short);
             }
             if self.endpoint.woke_restored() {
@@ -344,6 +395,7 @@ impl Machine {
     /// After a fruitless poll by the program: lets others run now and then. Safe point.
     pub(crate) fn polled(&mut self) {
         self.engine.fruitless = self.engine.fruitless.wrapping_add(1);
+        self.relieve(self.engine.fruitless, 0);
         self.endpoint.polled(self.engine.fruitless);
         if self.endpoint.woke_restored() {
             self.rebuild();

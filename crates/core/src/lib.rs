@@ -27,6 +27,9 @@ mod neighbours;
 #[cfg(test)]
 mod p2p_tests;
 mod parts;
+mod pending;
+#[cfg(test)]
+mod pending_tests;
 mod persistent;
 mod probe;
 mod receiving;

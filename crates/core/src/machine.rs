@@ -67,6 +67,8 @@ impl Machine {
     /// `MPI_Finalize`: completes what was started; afterwards the process is no longer restored.
     pub fn finalize(&mut self) {
         self.drain_sends();
+        self.settle_freed();
+        self.engine.freed.clear();
         self.endpoint.finalized();
     }
 

@@ -12,7 +12,7 @@ use crate::direct::Sent;
 use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
-use crate::request::{Data, Op, RecvOp, SendOp, State};
+use crate::request::{Data, Op, Payload, RecvOp, SendOp, State};
 use crate::status::Status;
 
 /// Send modes (section 3.4).
@@ -101,8 +101,7 @@ impl Machine {
         if let Some(got) = unsafe { self.recv_direct(buf, count, dt, source, tag, comm) } {
             return got;
         }
-        // SAFETY: the caller's promise.
-        let mut req = unsafe { self.irecv(buf, count, dt, source, tag, comm)? };
+        let mut req = self.begin_recv((buf, count, dt), source, tag, comm, true)?;
         self.wait(&mut req)
     }
 
@@ -117,12 +116,25 @@ impl Machine {
         tag: i32,
         comm: Handle,
     ) -> Res<Handle> {
+        self.begin_recv((buf, count, dt), source, tag, comm, false)
+    }
+
+    /// `completes`: the same call completes it.
+    fn begin_recv(
+        &mut self,
+        (buf, count, dt): (*mut u8, i64, Handle),
+        source: i32,
+        tag: i32,
+        comm: Handle,
+        completes: bool,
+    ) -> Res<Handle> {
         let c = self.comms.get(comm)?;
         let data = self.data(buf, count, dt)?;
         let Some(src) = source_of(&c, source, tag)? else {
             return self.finished_request(&c, comm, Status::PROC_NULL);
         };
-        let op = self.recv_op(c.ctx, data, src, tag);
+        let mut op = self.recv_op(c.ctx, data, src, tag);
+        op.open |= completes;
         let req = self.new_request(&c, comm, Op::Recv(op))?;
         self.post_recv(req);
         Ok(req)
@@ -220,6 +232,8 @@ impl Machine {
             len: 0,
             start: 0,
             matched: false,
+            open: !self.endpoint.is_repeatable(),
+            payload: Payload::Placed,
         }
     }
 

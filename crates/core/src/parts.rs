@@ -20,7 +20,7 @@ use crate::status::Status;
 impl Machine {
     /// Makes a request one of messages that are begun next, until `all_begun`.
     pub(crate) fn begin_parts(&mut self, whole: Handle, keep: Keep, received: bool) {
-        let parts = Parts { left: 1, received, keep };
+        let parts = Parts { left: 1, received, open: false, receives: Vec::new(), keep };
         self.activate(whole, Op::Parts(parts), State::Active, Status::EMPTY);
     }
 
@@ -45,6 +45,9 @@ impl Machine {
 
     pub(crate) fn recv_part(&mut self, whole: Handle, comm: &Rc<Comm>, op: RecvOp) -> Res<()> {
         let part = self.part(whole, comm, Op::Recv(op))?;
+        if let Some(Op::Parts(parts)) = self.engine.reqs.get_mut(whole).map(|r| &mut r.op) {
+            parts.receives.push(part);
+        }
         self.post_recv(part);
         Ok(())
     }
@@ -54,14 +57,20 @@ impl Machine {
         self.one_less(whole);
     }
 
-    /// A message is done, and its request goes.
+    /// A message is done. The request of a send goes; those of receives go with the operation, as
+    /// the payload may have to wait until then.
     pub(crate) fn part_done(&mut self, part: Handle) {
-        let Some(part) = self.engine.reqs.remove(part) else { return };
-        let Some(whole) = part.part_of else { return };
+        let Some(r) = self.engine.reqs.get(part) else { return };
+        let (status, error, whole) = (r.status, r.error, r.part_of);
+        let receives = matches!(r.op, Op::Recv(_));
+        if !receives {
+            self.engine.reqs.remove(part);
+        }
+        let Some(whole) = whole else { return };
         let Some(r) = self.engine.reqs.get_mut(whole) else { return };
-        r.error = r.error.or(part.error);
-        if let (Op::Parts(Parts { received: true, .. }), Op::Recv(_)) = (&r.op, &part.op) {
-            r.status = part.status;
+        r.error = r.error.or(error);
+        if let (Op::Parts(Parts { received: true, .. }), true) = (&r.op, receives) {
+            r.status = status;
         }
         self.one_less(whole);
     }
@@ -78,6 +87,9 @@ impl Machine {
     /// What a finished operation still has to do with what came; once.
     #[inline]
     pub(crate) fn put_together(&mut self, req: Handle) {
+        if self.engine.is_done(req) {
+            self.place(req);
+        }
         let Some(r) = self.engine.reqs.get_mut(req) else { return };
         let Op::Parts(parts) = &mut r.op else { return };
         if r.state != State::Done {

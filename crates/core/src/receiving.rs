@@ -6,15 +6,22 @@
 use eyrie_channel::Endpoint;
 use eyrie_ledger::door::Post;
 use eyrie_ledger::entry::{REMOTE, SYNC};
-use eyrie_ledger::reader::Entry;
+use eyrie_ledger::reader::{Entry, Reader};
 
 use crate::engine::Sink;
 use crate::error::class;
 use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::matching::{Posted, Waiting};
-use crate::request::{Op, RecvOp, Request, State, Unexpected};
+use crate::request::{Op, Payload, RecvOp, Request, State, Unexpected};
 use crate::sending::SHOWN_BYTES;
+
+impl Late {
+    pub(crate) fn new(req: Handle, message: Unexpected) -> Late {
+        let start = message.reader.pos;
+        Late { req, message, start }
+    }
+}
 
 impl Machine {
     pub(crate) fn take_entry(&mut self, src: u32, entry: &Entry) {
@@ -26,6 +33,13 @@ impl Machine {
             self.begin(posted.req, src, entry.env.crank, entry.env.tag, (len, start));
             if matched_is_enough(entry) {
                 self.endpoint.acknowledge(src, entry);
+            }
+            if len > 0 && !self.is_open(posted.req) {
+                if !entry.is_early() {
+                    let message = self.kept(src, entry);
+                    return self.keep_payload(posted.req, message);
+                }
+                self.stash_from_start(posted.req);
             }
             self.engine.inbound[src as usize] = Some(Sink::Request(posted.req));
         }
@@ -42,6 +56,12 @@ impl Machine {
                 }
                 self.endpoint.consume(src, entry);
             }
+            Some(Sink::Kept(req)) => {
+                if entry.is_last() {
+                    self.kept_whole(req);
+                }
+                self.endpoint.consume(src, entry);
+            }
             Some(Sink::Message(h)) => {
                 if let (true, Some(u)) = (entry.is_last(), self.engine.messages.get_mut(h)) {
                     u.whole = true;
@@ -55,13 +75,18 @@ impl Machine {
         }
     }
 
-    fn take_unexpected_entry(&mut self, src: u32, entry: &Entry) {
+    /// The message that begins with this entry stays in the log.
+    fn kept(&mut self, src: u32, entry: &Entry) -> Unexpected {
         let len = self.endpoint.message_bytes(entry);
         let reader = self.endpoint.keep(src, entry);
         let (ctx, tag, crank) = (entry.env.ctx, entry.env.tag, entry.env.crank);
-        let whole = entry.is_last();
-        let slot =
-            self.engine.store_unexpected(Unexpected { src, ctx, tag, crank, len, reader, whole });
+        Unexpected { src, ctx, tag, crank, len, reader, whole: entry.is_last() }
+    }
+
+    fn take_unexpected_entry(&mut self, src: u32, entry: &Entry) {
+        let message = self.kept(src, entry);
+        let (ctx, tag, whole) = (message.ctx, message.tag, message.whole);
+        let slot = self.engine.store_unexpected(message);
         self.engine.arrivals += 1;
         let arrival = self.engine.arrivals;
         self.engine.queues(ctx).push_unexpected(src, Waiting { arrival, tag, slot });
@@ -100,20 +125,23 @@ impl Machine {
             Self::deliver_remote(&self.endpoint, recv, entry);
             self.endpoint.acknowledge(src, entry);
         } else if entry.frag > 0 {
-            if !entry.is_last() && entry.env.len >= SHOWN_BYTES {
-                view(&mut self.endpoint, src, recv);
-            }
             // SAFETY: `peek` checked that the entry holds `frag` bytes; the entry stays until the
-            // channel's `need` passes it, which happens after this. The buffer is the program's
-            // promise with the receive.
-            unsafe {
-                let bytes = std::slice::from_raw_parts(entry.payload, entry.frag as usize);
+            // channel's `need` passes it, which happens after this.
+            let bytes = unsafe { std::slice::from_raw_parts(entry.payload, entry.frag as usize) };
+            if let Payload::Stashed(stash) = &mut recv.payload {
+                let room = recv.data.bytes.saturating_sub(recv.got).min(entry.frag);
+                stash.extend_from_slice(&bytes[..room as usize]);
+            } else {
+                if !entry.is_last() && entry.env.len >= SHOWN_BYTES {
+                    view(&mut self.endpoint, src, recv);
+                }
                 let known = recv.viewed.saturating_sub(recv.got).min(entry.frag);
-                recv.data.scatter(recv.got + known, &bytes[known as usize..]);
+                // SAFETY: the buffer is the program's promise with the receive.
+                unsafe { recv.data.scatter(recv.got + known, &bytes[known as usize..]) };
             }
             recv.got += entry.frag;
         }
-        if entry.is_last() {
+        if entry.is_last() && !self.engine.is_done(req) {
             self.finish(req);
         }
     }
@@ -151,7 +179,14 @@ impl Machine {
         let src = message.src;
         let start = message.reader.pos;
         self.begin(req, src, message.crank, message.tag, (message.len, start));
-        let mut late = Late { req, message, start };
+        if message.len > 0 && !self.is_open(req) {
+            let here = self.acknowledge_kept(src, message.reader);
+            if !here {
+                self.engine.unmet.push(req);
+            }
+            return self.keep_payload(req, message);
+        }
+        let mut late = Late::new(req, message);
         if !self.take_kept(&mut late) {
             self.engine.late.push(late);
         }
@@ -170,7 +205,7 @@ impl Machine {
     }
 
     /// Takes a kept message as far as that had come. False: it had come further than the log goes.
-    fn take_kept(&mut self, late: &mut Late) -> bool {
+    pub(crate) fn take_kept(&mut self, late: &mut Late) -> bool {
         let (req, src) = (late.req, late.message.src);
         let reader = &mut late.message.reader;
         reader.rebuild();
@@ -201,6 +236,17 @@ impl Machine {
             self.engine.inbound[src as usize] = Some(Sink::Request(req));
         }
         self.endpoint.release(src, late.start);
+        true
+    }
+
+    /// The match is what a sender of a kept message may wait for. False: it is not in the log again
+    /// yet.
+    pub(crate) fn acknowledge_kept(&mut self, src: u32, mut reader: Reader) -> bool {
+        reader.rebuild();
+        let Ok(Some(entry)) = reader.peek() else { return false };
+        if matched_is_enough(&entry) && reader.pos < self.endpoint.front(src) {
+            self.endpoint.acknowledge(src, &entry);
+        }
         true
     }
 

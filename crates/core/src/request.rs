@@ -119,6 +119,19 @@ pub struct RecvOp {
     /// Position in the channel at which it starts.
     pub start: u64,
     pub matched: bool,
+    /// What comes may go to the program's buffer at once (`pending`).
+    pub open: bool,
+    pub payload: Payload,
+}
+
+/// Where the payload of a matched receive is.
+pub enum Payload {
+    /// In the program's buffer, as far as it has come.
+    Placed,
+    /// In the log: the program must not see it yet.
+    Kept(Unexpected),
+    /// In memory of our own, packed, as far as it has come: the log could not keep it.
+    Stashed(Vec<u8>),
 }
 
 pub enum Op {
@@ -136,6 +149,10 @@ pub struct Parts {
     pub left: u32,
     /// Its status is that of its receive.
     pub received: bool,
+    /// What comes may go to the program's buffers at once.
+    pub open: bool,
+    /// Its receives that are there.
+    pub receives: Vec<Handle>,
     pub keep: Keep,
 }
 

@@ -36,7 +36,8 @@ impl Machine {
     ) -> SendOp {
         let dst = comm.world_rank(dest);
         let flags = if mode == SendMode::Synchronous { SYNC } else { 0 };
-        let env = Envelope { len: data.bytes, ctx, tag, crank: comm.rank, flags };
+        let bits = flags | self.endpoint.call_bits();
+        let env = Envelope { len: data.bytes, ctx, tag, crank: comm.rank, flags: bits };
         let remote = self.endpoint.single_copy(dst)
             && data.bytes >= REMOTE_BYTES
             && data.flat.is_some()
@@ -106,7 +107,7 @@ impl Machine {
         if !logged {
             self.engine.queued[dst].push_back(req);
             self.engine.queued_total += 1;
-            self.endpoint.press(true);
+            self.endpoint.press_all();
         } else if needs_ack {
             self.engine.unacked.push(req);
         } else {
@@ -169,6 +170,7 @@ impl Machine {
     #[inline]
     pub(crate) fn await_request(&mut self, req: Handle) {
         if !self.engine.is_done(req) {
+            self.open(req);
             self.wait_for(|m| m.engine.is_done(req));
         }
     }

@@ -1,5 +1,6 @@
 //! A replay that did not reproduce what was recorded: never passed on, always reported.
 
+use crate::difference::{self, Place};
 use crate::entry::Envelope;
 
 /// Report of a difference, with both versions.
@@ -28,21 +29,13 @@ impl Divergence {
         ))
     }
 
-    pub(crate) fn header(src: u32, dst: u32, stamp: u64, kept: &Envelope, ours: &Envelope) -> Self {
-        Divergence(format!(
-            "rank {src}: entry {stamp} to rank {dst} differs: recorded {kept:?}, replayed {ours:?}"
-        ))
+    pub(crate) fn header(place: &Place, kept: &Envelope, ours: &Envelope) -> Self {
+        Divergence(format!("rank {}: {}", place.src, difference::header(place, kept, ours)))
     }
 
-    pub(crate) fn payload(src: u32, dst: u32, stamp: u64, kept: &[u8], ours: &[u8]) -> Self {
-        let at = kept.iter().zip(ours).position(|(a, b)| a != b).unwrap_or(0);
-        let end = (at + 16).min(kept.len());
-        Divergence(format!(
-            "rank {src}: payload of entry {stamp} to rank {dst} differs from byte {at}: recorded \
-             {:02x?}, replayed {:02x?}",
-            &kept[at..end],
-            &ours[at..end]
-        ))
+    pub(crate) fn payload(place: &Place, offset: u64, kept: &[u8], ours: &[u8]) -> Self {
+        let text = difference::payload(place, offset, kept, ours).unwrap_or_default();
+        Divergence(format!("rank {}: {text}", place.src))
     }
 
     /// The program asked for another kind of event than the recorded one.

@@ -88,6 +88,17 @@ pub enum Post {
     Never,
 }
 
+/// What the door says of a receive that the program has freed, at the end of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freed {
+    /// It goes into place if it is there (and is recorded).
+    Live,
+    /// Wait for it.
+    Now,
+    /// Not in this call.
+    Later,
+}
+
 const KIND_SHIFT: u32 = 56;
 const CALL_SHIFT: u32 = 48;
 const VALUE: u64 = (1 << 48) - 1;
@@ -106,6 +117,8 @@ const FAR: u64 = 1 << 47;
 const K_TOLD: u64 = 8;
 /// Bytes in a word: its highest is 0, so that it is no run.
 const PACKED_BYTES: u64 = 7;
+/// A freed receive went into place at the end of the call of this number.
+const K_FREED: u64 = 16;
 /// The two counts of a run: fruitless calls, and above them ticks of the clock.
 const COUNT_BITS: u32 = 28;
 const MOST: u64 = (1 << COUNT_BITS) - 1;
@@ -190,6 +203,8 @@ pub struct Door {
     next: u64,
     end: u64,
     posts: HashMap<u64, Post>,
+    /// By freed receives, the calls in which they went into place.
+    freed: HashMap<u64, u64>,
     /// Calls and posts passed, for reports.
     events: u64,
     clock: Clock,
@@ -214,6 +229,7 @@ impl Door {
             next: 0,
             end: 0,
             posts: HashMap::new(),
+            freed: HashMap::new(),
             events: 0,
             clock: Clock::default(),
             values: Values::new(),
@@ -240,6 +256,7 @@ impl Door {
         self.clock.settle();
         self.values.settle();
         self.posts.clear();
+        self.freed.clear();
         (self.calls, self.left) = (0, Run::default());
         self.alone = self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0;
         if !self.on {
@@ -256,6 +273,8 @@ impl Door {
             let kind = word >> KIND_SHIFT;
             if is_call(kind) {
                 self.calls += 1;
+            } else if kind == K_FREED {
+                self.freed.insert(self.word(at + 1), word & VALUE);
             } else {
                 let source = Post::Source((word & VALUE) as u32);
                 let post = if kind == K_MATCHED { source } else { Post::Never };
@@ -265,7 +284,8 @@ impl Door {
             }
             at += words(word, tail - at);
         }
-        if self.calls == 0 && self.posts.is_empty() && self.left.is_empty() {
+        if self.calls == 0 && self.posts.is_empty() && self.freed.is_empty() && self.left.is_empty()
+        {
             self.pos = tail;
         }
     }
@@ -299,7 +319,11 @@ impl Door {
 
     /// Whether recorded outcomes are still to be dictated.
     pub fn replaying(&self) -> bool {
-        self.alone || self.calls > 0 || !self.left.is_empty() || !self.posts.is_empty()
+        self.alone
+            || self.calls > 0
+            || !self.left.is_empty()
+            || !self.posts.is_empty()
+            || !self.freed.is_empty()
     }
 
     /// Whether an MPI call may start: the log has room for what it might record.
@@ -424,6 +448,38 @@ impl Door {
             }
             None if wildcard => Post::Held,
             None => Post::Free,
+        }
+    }
+
+    /// What a receive that the program has freed, recorded as number `id`, is to do at the end of
+    /// the program's call number `call`.
+    pub fn ask_freed(&mut self, id: u64, call: u64) -> Freed {
+        if !self.on || !self.replaying() {
+            return Freed::Live;
+        }
+        if self.freed.get(&id) != Some(&call) {
+            return Freed::Later;
+        }
+        self.freed.remove(&id);
+        self.events += 1;
+        self.note_replayed();
+        self.moved(self.pos);
+        Freed::Now
+    }
+
+    /// Records that it went into place.
+    pub fn record_freed(&mut self, id: u64, call: u64) {
+        if self.on {
+            self.close_run();
+            self.push(&[K_FREED << KIND_SHIFT | (call & VALUE), id]);
+        }
+    }
+
+    /// After `rebuild`: of freed receives those count that are `ahead`, by number and call.
+    pub fn forget_freed(&mut self, ahead: impl Fn(u64, u64) -> bool) {
+        self.freed.retain(|id, call| ahead(*id, *call));
+        if !self.replaying() {
+            self.moved(self.pos);
         }
     }
 

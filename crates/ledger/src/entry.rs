@@ -26,6 +26,10 @@ pub const PAD: u32 = 8;
 /// The payload is an address in the sender's memory (`--ft none`, large messages).
 pub const REMOTE: u32 = 16;
 
+/// `eyrie verify` only: the function that sends the message (`difference`).
+pub const CALLS: u32 = 0xFF00;
+pub const CALL_SHIFT: u32 = 8;
+
 /// Header of an entry as it lies in the log. Everything but `stamp` and `ack` is written before
 /// the stamp is stored and never changed after.
 #[repr(C)]

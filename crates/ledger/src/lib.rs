@@ -7,6 +7,8 @@
 
 pub mod acked;
 pub mod clock;
+pub mod compare;
+pub mod difference;
 pub mod dirty;
 pub mod divergence;
 pub mod door;

@@ -32,7 +32,8 @@ pub const WIRE_SOCKETS: usize = 64;
 pub const FT_DETERMINANTS: u32 = 1;
 /// Keep payload until the receiver's checkpoints cover it (otherwise: until it is consumed).
 pub const FT_RETAIN: u32 = 2;
-/// Keep a hash chain over every channel, payload included (`eyrie verify`).
+/// `eyrie verify`: keep a hash chain over every channel, payload included, and the payload itself
+/// as long as the logs hold it.
 pub const FT_HASH: u32 = 4;
 /// The job is checkpointed and may be replayed: no single-copy reads out of a rank's own memory.
 pub const FT_PROTECT: u32 = 8;
@@ -197,7 +198,12 @@ pub struct JobHeader {
     node: u32,
     /// 1 if there are links to other nodes. Written by the daemon before any rank starts.
     pub linked: AtomicU32,
-    _pad0: [u32; 2],
+    /// `eyrie verify`: how messages are delayed and hastened; 0: they are not. Written by the
+    /// daemon before any rank starts.
+    pub whim: AtomicU32,
+    /// `eyrie verify`: set by a rank whose log could not hold all messages: what was received is
+    /// not kept any more.
+    pub forgot: AtomicU32,
     // Line 1: the links to other nodes.
     /// Futex of the thread that sends: bumped by a rank that found it asleep.
     pub link_bell: AtomicU32,

@@ -10,6 +10,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
+use crate::difference::{self, Place};
 use crate::divergence::Divergence;
 use crate::entry::{self, Envelope, Header, Step};
 use crate::free::Free;
@@ -77,8 +78,12 @@ pub(crate) const fn dir_index(tag: u64, n: u64) -> Option<u32> {
 /// Stream position before which a channel need not be kept.
 pub(crate) fn released(segment: &Segment, ctl: &ChannelCtl) -> u64 {
     let header = segment.header();
-    let retain = header.ft.load(Relaxed) & FT_RETAIN != 0 && ctl.inner.load(Relaxed) == 0;
+    let ft = header.ft.load(Relaxed);
+    let retain = ft & FT_RETAIN != 0 && ctl.inner.load(Relaxed) == 0;
     let trim = ctl.trim.load(Acquire);
+    if ft & FT_HASH != 0 && header.forgot.load(Relaxed) == 0 {
+        return trim;
+    }
     if retain && header.unprotected.load(Relaxed) == 0 {
         return trim;
     }
@@ -103,6 +108,8 @@ pub struct SendLog {
     ready: (u32, u64),
     /// Messages that existing entries still hold beyond what this incarnation has sent.
     behind: u64,
+    /// The function that the program calls, for reports.
+    call: &'static str,
     scratch: Vec<u8>,
 }
 
@@ -130,6 +137,7 @@ impl SendLog {
             filling: false,
             ready: (0, 0),
             behind: 0,
+            call: "",
             scratch: Vec::new(),
         };
         log.rebuild();
@@ -170,6 +178,18 @@ impl SendLog {
         let total = self.seg.geometry().pool_chunks as usize;
         let used = (total - self.free.count()) as u64;
         self.ctl.chunks_used.store(used, Relaxed);
+    }
+
+    /// The program calls this function.
+    #[inline]
+    pub fn called(&mut self, name: &'static str) {
+        self.call = name;
+    }
+
+    /// Flags of a message that it sends.
+    #[inline]
+    pub fn call_bits(&self) -> u32 {
+        if self.hash { difference::call_bits(self.call) } else { 0 }
     }
 
     /// Messages this incarnation has yet to repeat before it sends anything new.
@@ -238,7 +258,7 @@ impl SendLog {
             };
             let pad = flags & entry::PAD != 0;
             let at = msg.done;
-            self.put(dst, offset, &env, frag, flags, size, |out| fill(at, out))?;
+            self.put(dst, offset, (&env, at), frag, flags, size, |out| fill(at, out))?;
             if pad {
                 continue;
             }
@@ -291,7 +311,7 @@ impl SendLog {
         &mut self,
         dst: u32,
         offset: u64,
-        env: &Envelope,
+        (env, at): (&Envelope, u64),
         frag: u64,
         flags: u32,
         size: u64,
@@ -338,7 +358,10 @@ impl SendLog {
                         if frag > 0 {
                             fill(&mut self.scratch);
                         }
-                        kept.compare(self.rank, dst, stamp, env, frag, flags, &self.scratch)?;
+                        let number = tx.msgs + 1;
+                        let (src, call, env) = (self.rank, self.call, Envelope { flags, ..*env });
+                        let place = Place { src, dst, number, call, env };
+                        kept.compare(&place, at, frag, &self.scratch)?;
                     }
                     found => return Err(Divergence::stamp(self.rank, dst, stamp, found)),
                 }
@@ -370,6 +393,10 @@ impl SendLog {
         }
         self.reclaim(dst);
         if self.free.is_empty() {
+            (0..self.tx.len() as u32).for_each(|d| self.reclaim(d));
+        }
+        if self.free.is_empty() && self.hash {
+            self.seg.header().forgot.store(1, Relaxed);
             (0..self.tx.len() as u32).for_each(|d| self.reclaim(d));
         }
         let Some(index) = self.free.take(n) else { return Ok(false) };
@@ -452,16 +479,12 @@ struct Kept<'a> {
 
 impl Kept<'_> {
     /// # Safety
-    /// `payload` must hold `frag` bytes.
-    #[allow(clippy::too_many_arguments)]
+    /// `payload` must hold `frag` bytes, which are those from `offset` of the message on.
     unsafe fn compare(
         &self,
-        src: u32,
-        dst: u32,
-        stamp: u64,
-        env: &Envelope,
+        place: &Place,
+        offset: u64,
         frag: u64,
-        flags: u32,
         payload: &[u8],
     ) -> Result<(), Divergence> {
         let head = self.head;
@@ -472,15 +495,14 @@ impl Kept<'_> {
             crank: head.crank,
             flags: head.flags,
         };
-        let ours = Envelope { flags, ..*env };
-        if kept != ours || u64::from(head.frag) != frag {
-            return Err(Divergence::header(src, dst, stamp, &kept, &ours));
+        if kept != place.env || u64::from(head.frag) != frag {
+            return Err(Divergence::header(place, &kept, &place.env));
         }
         // SAFETY: the entry's length was just found to be `frag`.
         let old = unsafe { std::slice::from_raw_parts(self.payload, frag as usize) };
         // A remote entry's payload is an address of the old process; it says nothing.
-        if flags & entry::REMOTE == 0 && old != payload {
-            return Err(Divergence::payload(src, dst, stamp, old, payload));
+        if kept.flags & entry::REMOTE == 0 && old != payload {
+            return Err(Divergence::payload(place, offset, old, payload));
         }
         Ok(())
     }

@@ -619,7 +619,7 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if !spec.slots.is_empty() && spec.slots.len() != ranks {
         return Err(String::from("names processors of other ranks than there are"));
     }
-    if spec.nodes > 0 && spec.ft == Ft::Verify {
+    if spec.nodes > 0 && spec.ft.verifies() {
         return Err(String::from("asks for a verification on several nodes"));
     }
     let one = matches!(spec.ft, Ft::Cluster { .. }) && clusters.count() < 2;

@@ -34,7 +34,7 @@ pub(crate) fn of(spec: &JobSpec) -> Vec<u32> {
     match spec.ft {
         Ft::Node => homes(),
         Ft::Cluster { .. } => homes().iter().map(|node| spec.clusters.of(*node)).collect(),
-        Ft::Logged | Ft::None | Ft::Verify | Ft::Coordinated => Vec::new(),
+        Ft::Logged | Ft::None | Ft::Verify { .. } | Ft::Coordinated => Vec::new(),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn neighbours(spec: &JobSpec) -> Neighbours {
     let outside = match spec.ft {
         Ft::Cluster { outside } => Some(outside),
         Ft::Logged => spec.clusters.outside,
-        Ft::None | Ft::Verify | Ft::Coordinated | Ft::Node => None,
+        Ft::None | Ft::Verify { .. } | Ft::Coordinated | Ft::Node => None,
     };
     let of = |outside| Neighbours::new(spec.clusters.count(), spec.clusters.of.clone(), outside);
     outside.map_or_else(Neighbours::default, of).with_domains(domains(spec))

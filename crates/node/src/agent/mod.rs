@@ -352,7 +352,7 @@ impl Agent {
             }
         };
         let bell = listen(&segment, &tell)?;
-        let verify = (spec.ft == Ft::Verify).then(verify::Verify::default);
+        let verify = spec.ft.verifies().then(verify::Verify::default);
         Ok(Rc::new_cyclic(|this| {
             RefCell::new(Agent {
                 this: this.clone(),
@@ -451,7 +451,7 @@ impl Agent {
             }
             ToNode::Ways { attempt, sealed } => self.take_ways(attempt, &sealed),
             ToNode::EndDeposits => self.end_deposits(),
-            ToNode::Force => self.force(),
+            ToNode::Force { seed } => self.force(seed),
             ToNode::Judge => self.judge(),
             ToNode::Gather { ranks, life } => self.gather(&ranks, life),
             ToNode::Finish => self.finish(),
@@ -643,7 +643,7 @@ fn make_segment(
         Ft::None => 0,
         Ft::Coordinated => segment::FT_COORDINATED,
         // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.
-        Ft::Verify => segment::FT_DETERMINANTS | segment::FT_HASH | segment::FT_PROTECT,
+        Ft::Verify { .. } => segment::FT_DETERMINANTS | segment::FT_HASH | segment::FT_PROTECT,
     };
     let clock = match spec.wtime {
         _ if ft & segment::FT_DETERMINANTS == 0 => 0,
@@ -656,6 +656,9 @@ fn make_segment(
     let cores = cores(spec);
     let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
     let (fd, segment) = Segment::create_on(id, geometry, ft, cores, node)?;
+    if let Ft::Verify { seed, .. } = spec.ft {
+        segment.header().whim.store(seed, Ordering::Relaxed);
+    }
     eyrie_ledger::unit::bind(&segment, &units::of(spec));
     Ok((crate::spawn::high(fd), Arc::new(segment)))
 }

@@ -5,8 +5,10 @@
 
 use super::{Agent, Replay};
 use eyrie_control::node::{FromNode, Judgement};
+use eyrie_ledger::compare;
 use eyrie_ledger::door;
 use eyrie_ledger::segment::{self, Segment};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Looks without any progress (100 ms apart) after which a forced run counts as stuck.
@@ -33,6 +35,8 @@ struct Record {
 #[derive(Default)]
 pub(super) struct Verify {
     recorded: Option<Record>,
+    /// The logs of the recorded run, as far as they hold what was sent.
+    logs: Option<Arc<Segment>>,
     progress: u64,
     looks: u32,
 }
@@ -71,16 +75,26 @@ impl Record {
     }
 
     /// What is different in `forced`, if anything.
-    fn difference(&self, forced: &Record) -> Option<String> {
-        for (pair, (before, now)) in (0u32..).zip(self.channels.iter().zip(&forced.channels)) {
-            if before != now {
-                let (source, destination) = (pair / self.ranks, pair % self.ranks);
-                return Some(format!(
-                    "channel {source} -> {destination} differs: recorded {} messages, {} bytes, \
-                     hash {:016x}; forced {} messages, {} bytes, hash {:016x}",
-                    before.messages, before.bytes, before.hash, now.messages, now.bytes, now.hash
-                ));
-            }
+    fn difference(&self, forced: &Record, logs: (&Segment, &Segment)) -> Option<String> {
+        let all = (0u32..).zip(self.channels.iter().zip(&forced.channels));
+        let differ: Vec<_> = all.filter(|(_, (before, now))| before != now).collect();
+        // Of several channels the one that differs by its earliest message.
+        let whole = [logs.0, logs.1].iter().all(|s| s.header().forgot.load(Ordering::Relaxed) == 0);
+        let named = differ.iter().filter(|_| whole).filter_map(|(pair, _)| {
+            let pair = (pair / self.ranks, pair % self.ranks);
+            compare::first_difference(logs.0, logs.1, pair)
+        });
+        if let Some((_, text)) = named.min() {
+            return Some(text);
+        }
+        if let Some((pair, (before, now))) = differ.first() {
+            let (source, destination) = (pair / self.ranks, pair % self.ranks);
+            return Some(format!(
+                "channel {source} -> {destination} differs: recorded {} messages, {} bytes, \
+                 hash {:016x}; forced {} messages, {} bytes, hash {:016x} (which message is not \
+                 known, as the logs did not hold all: a larger --log-limit helps)",
+                before.messages, before.bytes, before.hash, now.messages, now.bytes, now.hash
+            ));
         }
         let pairs = self.determinants.iter().zip(&forced.determinants);
         let (rank, (before, now)) = (0u32..).zip(pairs).find(|(_, (a, b))| a != b)?;
@@ -93,37 +107,42 @@ impl Record {
 }
 
 impl Agent {
-    /// Prepares the second run under the first one's outcomes.
-    pub(super) fn force(&mut self) {
-        let recorded = Record::of(&self.segment);
+    /// Prepares a run under the first one's outcomes.
+    pub(super) fn force(&mut self, seed: u32) {
+        if let Some(verify) = self.verify.as_mut().filter(|v| v.recorded.is_none()) {
+            verify.recorded = Some(Record::of(&self.segment));
+            verify.logs = Some(Arc::clone(&self.segment));
+        }
         if let Err(error) = self.renew_segment() {
             return self.say(FromNode::Forced { error: Some(error.to_string()) });
         }
-        recorded.preload(&self.segment);
+        self.segment.header().whim.store(seed, Ordering::Relaxed);
+        if let Some(recorded) = self.verify.as_ref().and_then(|v| v.recorded.as_ref()) {
+            recorded.preload(&self.segment);
+        }
         for r in &mut self.ranks {
             (r.deaths, r.replay) = (0, Replay::No);
-        }
-        if let Some(verify) = &mut self.verify {
-            verify.recorded = Some(recorded);
         }
         self.say(FromNode::Forced { error: None });
     }
 
     pub(super) fn judge(&mut self) {
-        let Some(recorded) = self.verify.as_mut().and_then(|v| v.recorded.take()) else {
+        let known = self.verify.as_ref().and_then(|v| v.recorded.as_ref().zip(v.logs.as_ref()));
+        let Some((recorded, logs)) = known else {
             let text = String::from("there is no recorded run to compare with");
             return self.say(FromNode::Failed { text });
         };
         let forced = Record::of(&self.segment);
         let unused = (0..self.spec.size).find(|r| !used_all(&self.segment, *r));
         let replayed = |r| self.segment.rank(r).replayed.load(Ordering::Acquire);
-        self.say(FromNode::Judged(Box::new(Judgement {
-            difference: recorded.difference(&forced),
+        let judgement = Judgement {
+            difference: recorded.difference(&forced, (&**logs, &*self.segment)),
             unused: unused.map(|r| format!("rank {r} did not use all recorded outcomes")),
             messages: recorded.channels.iter().map(|c| c.messages).sum(),
             channels: recorded.channels.iter().filter(|c| c.messages > 0).count() as u64,
             events: (0..self.spec.size).map(replayed).sum(),
-        })));
+        };
+        self.say(FromNode::Judged(Box::new(judgement)));
     }
 
     /// A forced run in which everybody waits for something that does not come has diverged.
@@ -178,6 +197,10 @@ mod tests {
     use super::*;
     use eyrie_ledger::segment::Geometry;
 
+    fn empty() -> Segment {
+        Segment::create("e", Geometry::new(2, 1 << 20), 0, 1).unwrap().1
+    }
+
     fn record(change: impl Fn(&Segment)) -> Record {
         let (_fd, segment) = Segment::create("v", Geometry::new(2, 1 << 20), 0, 1).unwrap();
         let channel = segment.channel(1, 0);
@@ -193,12 +216,13 @@ mod tests {
     #[test]
     fn equal_runs_are_equal_and_the_first_difference_is_named() {
         let base = record(|_| {});
-        assert_eq!(base.difference(&record(|_| {})), None);
+        let logs = (&empty(), &empty());
+        assert_eq!(base.difference(&record(|_| {}), logs), None);
         let other = record(|s| s.channel(1, 0).hash.store(8, Ordering::Relaxed));
-        let text = base.difference(&other).unwrap();
+        let text = base.difference(&other, logs).unwrap();
         assert!(text.starts_with("channel 1 -> 0 differs: recorded 3 messages, 24 bytes"));
         let other = record(|s| s.det(1, 0).store(43, Ordering::Relaxed));
-        assert!(base.difference(&other).unwrap().starts_with("rank 1 had other outcomes"));
+        assert!(base.difference(&other, logs).unwrap().starts_with("rank 1 had other outcomes"));
     }
 
     #[test]

@@ -71,7 +71,7 @@ use crate::scheduler::Scheduler;
 use books::Moment;
 pub use commit::Reign;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
-use eyrie_control::{Event, EventKind, Ft, JobSpec, Meta, NodeMsg};
+use eyrie_control::{Event, EventKind, JobSpec, Meta, NodeMsg};
 use eyrie_protocol::session::Numbered;
 use failures::Failures;
 pub use journal::{DaemonBooks, Head, JournalError, point};
@@ -461,7 +461,7 @@ impl Job {
             ticked_ms: 0,
             gone: beyond::AllGone::new(),
             ranks: (0..spec.size).map(|_| Rank::new(spec.size, &output::tape(&spec))).collect(),
-            monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
+            monitor: Monitor::new(spec.size, !spec.ft.verifies()),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
             input: open_input(&place, saved.as_ref())?,
@@ -494,7 +494,7 @@ impl Job {
             restarting: false,
             looks: report::Looks::default(),
             unprotected: None,
-            verify: (spec.ft == Ft::Verify).then(verify::Verify::default),
+            verify: verify::Verify::of(spec.ft),
             begun: Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now),
             begun_wall: SystemTime::now() - elapsed,
             start: 0,
@@ -606,6 +606,7 @@ impl Job {
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => {
                 self.forsake_etcd();
+                self.break_verify_off(|| String::from("the command has ended"));
                 self.step(monitor::Input::ConsoleGone);
             }
         }
@@ -630,6 +631,7 @@ impl Job {
             self.to_all(&ToNode::Signal { signal });
         } else {
             self.forsake_etcd();
+            self.break_verify_off(|| format!("it was stopped by signal {signal}"));
             self.step(monitor::Input::Stop { signal });
         }
     }
@@ -637,11 +639,13 @@ impl Job {
     /// The user gives the job up, with all that is saved of it.
     pub fn abort(&mut self) {
         self.forsake_etcd();
+        self.break_verify_off(|| String::from("it was aborted"));
         self.step(monitor::Input::Abort);
     }
 
     /// The job cannot go on.
     fn fatal(&mut self, text: String) {
+        self.break_verify_off(|| text.clone());
         self.step(monitor::Input::Fatal { text, code: 1 });
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What is remembered of each stream of a rank of this job.
 pub(super) fn tape(spec: &JobSpec) -> Tape {
     match spec.ft {
-        Ft::Verify => Tape::new(verify::HISTORY_BYTES).strict(),
+        Ft::Verify { .. } => Tape::new(verify::HISTORY_BYTES).strict(),
         _ if spec.strict_output => Tape::new(HISTORY_BYTES).strict(),
         _ => Tape::new(HISTORY_BYTES),
     }

@@ -1,20 +1,28 @@
-//! `eyrie verify`: one run recorded, one run forced to the same outcomes, and the comparison.
+//! `eyrie verify`: one run recorded, runs forced to the same outcomes, and the comparison.
 //!
 //! Kept true: the verdict is 'deterministic' only if every channel has the same count, size and
 //! hash chain, every recorded outcome was used and no new one appeared (which the node looks at),
-//! and standard output is the same byte for byte.
+//! and standard output is the same byte for byte, in each forced run. In each of them messages
+//! are delayed and hastened on purpose, in another way. What is broken off has no verdict.
 
 use super::Job;
 use crate::monitor::Monitor;
 use eyrie_control::node::{Judgement, ToNode};
-use eyrie_control::{NodeMsg, Stream};
+use eyrie_control::{Ft, NodeMsg, Stream};
 
 /// Output compared, each stream.
 pub(super) const HISTORY_BYTES: usize = 64 << 20;
 
+/// Exit code of a verification without verdict.
+const NO_VERDICT: i32 = 3;
+
 /// The state of a verification.
-#[derive(Default)]
 pub(super) struct Verify {
+    /// By which messages are delayed and hastened in the next run, and how many runs are left.
+    seed: u32,
+    left: u32,
+    /// The program, the user or a limit has ended it.
+    broken_off: Option<String>,
     /// Bytes of standard output of each rank in the recorded run.
     recorded: Option<Vec<u64>>,
     /// Exit code of the forced run, which is being judged.
@@ -24,6 +32,12 @@ pub(super) struct Verify {
 }
 
 impl Verify {
+    pub fn of(ft: Ft) -> Option<Verify> {
+        let Ft::Verify { seed, seeds } = ft else { return None };
+        let (recorded, found, broken_off) = (None, None, None);
+        Some(Verify { seed, left: seeds.max(1), broken_off, recorded, code: 0, found })
+    }
+
     /// Whether the second run is on.
     pub fn forcing(&self) -> bool {
         self.recorded.is_some()
@@ -41,29 +55,44 @@ impl Job {
     /// All processes of a run are gone. `None`: the node prepares or judges the next one.
     pub(super) fn verify_next(&mut self, code: i32) -> Option<i32> {
         let Some(verify) = &mut self.verify else { return Some(code) };
+        if let Some(why) = verify.broken_off.take() {
+            return self.no_verdict(&why);
+        }
         if verify.forcing() {
             verify.code = code;
             self.to_all(&ToNode::Judge);
             return None;
         }
         if code != 0 {
-            let text = format!("the recorded run ended with code {code}: nothing to compare");
-            self.verdict(false, text);
-            return Some(code);
+            return self.no_verdict(&format!("the program ended with code {code} when recorded"));
         }
-        self.to_all(&ToNode::Force);
+        let seed = verify.seed;
+        self.to_all(&ToNode::Force { seed });
         None
     }
 
-    fn verdict(&self, ok: bool, text: String) {
-        self.tell_console(NodeMsg::Verdict { ok, text });
+    /// It ends without a verdict, if nothing was found before.
+    pub(super) fn break_verify_off(&mut self, why: impl FnOnce() -> String) {
+        if let Some(verify) = self.verify.as_mut().filter(|v| v.found.is_none()) {
+            verify.broken_off.get_or_insert_with(why);
+        }
     }
 
-    /// The node is ready for the second run under the first one's outcomes.
+    fn no_verdict(&self, why: &str) -> Option<i32> {
+        let text = format!("no verdict: {why}");
+        self.tell_console(NodeMsg::Verdict { ok: None, text });
+        Some(NO_VERDICT)
+    }
+
+    fn verdict(&self, ok: bool, text: String) {
+        self.tell_console(NodeMsg::Verdict { ok: Some(ok), text });
+    }
+
+    /// The node is ready for the next run under the first one's outcomes.
     pub(super) fn forced(&mut self, error: Option<String>) {
         if let Some(error) = error {
-            self.verdict(false, format!("cannot start the second run: {error}"));
-            return self.ended(1);
+            let code = self.no_verdict(&format!("cannot start the second run: {error}"));
+            return self.ended(code.unwrap_or(NO_VERDICT));
         }
         self.monitor = Monitor::new(self.spec.size, false);
         let recorded = self.ranks.iter().map(|r| r.tapes[0].received()).collect();
@@ -104,9 +133,16 @@ impl Job {
             0 => courses.or(node.unused.clone()).or(found),
             _ => found.or(failed),
         };
+        let (seed, left) = (verify.seed, verify.left - 1);
+        (verify.seed, verify.left) = (seed.wrapping_add(1).max(1), left);
         if let Some(text) = difference.or(output) {
-            self.verdict(false, text);
+            let again = format!("(again: eyrie verify --seed {seed} --seeds 1)");
+            self.verdict(false, format!("{text} {again}"));
             return self.ended(1);
+        }
+        if left > 0 {
+            let seed = verify.seed;
+            return self.to_all(&ToNode::Force { seed });
         }
         let Judgement { messages, channels, events, .. } = node;
         let text = format!(
