@@ -26,6 +26,11 @@ pub const PAD: u32 = 8;
 /// The payload is an address in the sender's memory (`--ft none`, large messages).
 pub const REMOTE: u32 = 16;
 
+/// From this bit on the flags hold the number of the sender's program (`world`); 0 in padding.
+pub const WORLD_SHIFT: u32 = 8;
+/// Those bits.
+pub const WORLD_MASK: u32 = !((1 << WORLD_SHIFT) - 1);
+
 /// Header of an entry as it lies in the log. Everything but `stamp` and `ack` is written before
 /// the stamp is stored and never changed after.
 #[repr(C)]

@@ -59,6 +59,17 @@ struct Tx {
     base: *mut u8,
 }
 
+impl Tx {
+    /// Lets the rank's next program go on from here.
+    #[inline]
+    fn hand_on(&self) {
+        self.ctl.tx_pos.store(self.pos, Relaxed);
+        self.ctl.tx_seq.store(self.seq, Relaxed);
+        self.ctl.tx_chain.store(self.chain, Relaxed);
+        self.ctl.tx_msgs.store(self.msgs, Relaxed);
+    }
+}
+
 /// Chunks that are made ready ahead of their use.
 const READY_CHUNKS: usize = 4;
 /// Bytes that are made ready at once: some 10 us.
@@ -103,6 +114,8 @@ pub struct SendLog {
     ready: (u32, u64),
     /// Messages that existing entries still hold beyond what this incarnation has sent.
     behind: u64,
+    /// Number of the program, where entries have it.
+    world: u32,
     scratch: Vec<u8>,
 }
 
@@ -130,10 +143,26 @@ impl SendLog {
             filling: false,
             ready: (0, 0),
             behind: 0,
+            world: 0,
             scratch: Vec::new(),
         };
         log.rebuild();
         log
+    }
+
+    /// The rank's program number `world` goes on where the one before it ended.
+    pub fn follow(&mut self, world: u32) {
+        self.world = world << entry::WORLD_SHIFT;
+        for tx in &mut self.tx {
+            (tx.pos, tx.seq) = (tx.ctl.tx_pos.load(Relaxed), tx.ctl.tx_seq.load(Relaxed));
+            (tx.chain, tx.msgs) = (tx.ctl.tx_chain.load(Relaxed), tx.ctl.tx_msgs.load(Relaxed));
+        }
+        self.rebuild();
+    }
+
+    /// Lets the rank's next program go on from here, on all channels.
+    pub fn hand_on(&self) {
+        self.tx.iter().for_each(Tx::hand_on);
     }
 
     /// Derives what hangs on the segment's state, after a start or restore.
@@ -233,7 +262,8 @@ impl SendLog {
                 Step::Entry(frag) => {
                     let first = if msg.started { 0 } else { entry::FIRST };
                     let last = if msg.done + frag == msg.env.len { entry::LAST } else { 0 };
-                    (frag, msg.env.flags | first | last, entry::entry_bytes(frag), msg.env)
+                    let flags = self.world | msg.env.flags | first | last;
+                    (frag, flags, entry::entry_bytes(frag), msg.env)
                 }
             };
             let pad = flags & entry::PAD != 0;
@@ -250,11 +280,11 @@ impl SendLog {
                 }
             }
             msg.done += frag;
-            if msg.done < msg.env.len {
-                return Ok(Append::Part);
+            if msg.done == msg.env.len {
+                self.count_message(dst, msg.env.len);
             }
-            self.count_message(dst, msg.env.len);
-            return Ok(Append::Whole);
+            self.tx[dst as usize].hand_on();
+            return Ok(if msg.done < msg.env.len { Append::Part } else { Append::Whole });
         }
     }
 

@@ -257,6 +257,9 @@ struct Rank {
     retention: Retention,
     latest: Option<Latest>,
     reason: Option<String>,
+    /// Why the last one is on no other node, if for want of that.
+    #[serde(skip)]
+    partnerless: Option<String>,
     failures: Failures,
     /// Generation under way.
     capturing: Option<u32>,
@@ -339,6 +342,10 @@ pub struct Job {
     loans: Loans,
     input: Input,
     input_credit: u64,
+    /// Lines of nodes that the user has had.
+    told_once: BTreeSet<String>,
+    /// Since when nothing has come of unfinished lines, by rank and stream.
+    unfinished: BTreeMap<(u32, usize), Instant>,
     events: EventLog,
     /// Those that are to be told when the turn is committed, and what else comes about then.
     told: Vec<Event>,
@@ -461,6 +468,8 @@ impl Job {
             loans: Loans::default(),
             input: open_input(&place, saved.as_ref())?,
             input_credit: 0,
+            told_once: BTreeSet::new(),
+            unfinished: BTreeMap::new(),
             events: EventLog::open(&place.folder.join(crate::home::EVENTS)),
             told: Vec::new(),
             commit: commit::Commit::default(),
@@ -751,6 +760,7 @@ impl Rank {
             retention: Retention::new(ranks),
             latest: None,
             reason: None,
+            partnerless: None,
             failures: Failures::default(),
             capturing: None,
             captured: 0,

@@ -8,7 +8,10 @@ use crate::output::{Difference, HISTORY_BYTES, Tape};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg, Stream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long nothing more comes of a line that is forwarded before it ends.
+const QUIET: Duration = Duration::from_millis(30);
 
 /// What is remembered of each stream of a rank of this job.
 pub(super) fn tape(spec: &JobSpec) -> Tape {
@@ -99,9 +102,11 @@ impl Job {
         self.note_tape(rank, stream, || Played::Feed(bytes.to_vec()));
         let tape = &mut self.ranks[rank as usize].tapes[stream as usize];
         let fed = tape.feed(bytes);
+        let unfinished = tape.is_unfinished();
         if let Some(difference) = tape.differed() {
             self.printed_otherwise(rank, stream, &difference);
         }
+        self.note_unfinished(rank, stream, unfinished);
         match fed {
             Ok(Some(lines)) => self.forward(rank, stream, &lines),
             Ok(None) => {}
@@ -182,9 +187,37 @@ impl Job {
         }
     }
 
+    fn note_unfinished(&mut self, rank: u32, stream: Stream, is: bool) {
+        let key = (rank, stream as usize);
+        match is {
+            true => drop(self.unfinished.insert(key, Instant::now())),
+            false => drop(self.unfinished.remove(&key)),
+        }
+    }
+
+    /// How long until an unfinished line is forwarded, as nothing more of it comes.
+    pub(super) fn next_unfinished(&self) -> Duration {
+        let left = |since: &Instant| QUIET.saturating_sub(since.elapsed());
+        self.unfinished.values().map(left).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Forwards unfinished lines of which nothing more has come for a moment: prompts.
+    pub(super) fn forward_unfinished(&mut self) {
+        let quiet: Vec<u32> = self
+            .unfinished
+            .iter()
+            .filter(|(_, since)| since.elapsed() >= QUIET)
+            .map(|((rank, _), _)| *rank)
+            .collect();
+        for rank in quiet {
+            self.flush_output(rank);
+        }
+    }
+
     /// The unfinished last lines of a rank.
     pub(super) fn flush_output(&mut self, rank: u32) {
         for stream in [Stream::Stdout, Stream::Stderr] {
+            self.unfinished.remove(&(rank, stream as usize));
             if let Some(rest) = self.ranks[rank as usize].tapes[stream as usize].flush() {
                 self.note_tape(rank, stream, || Played::Flush);
                 self.forward(rank, stream, &rest);
