@@ -209,7 +209,8 @@ fn not_running(name: &str) -> ! {
     if PHASE.load(Relaxed) == FORKED {
         die(&format!(
             "{} was called in process {}, a child that a rank forked: it is no rank, and has no \
-             part in its parent's MPI. A program that it executes (fork and exec) may call MPI_Init",
+             part in its parent's MPI; a program that it executes (fork and exec) may call \
+             MPI_Init",
             public(name),
             std::process::id(),
         ));

@@ -4,8 +4,8 @@
 //! signals that were ignored when we started stay ignored; nothing but `Exit` gives an exit code.
 
 use crate::lines::{Lines, Shown};
-use crate::sender::Sender;
 use crate::remote::Remote;
+use crate::sender::Sender;
 use crate::{share, show};
 use anyhow::{Context, bail};
 use eyrie_control::message::MAX_DATA_BYTES;
@@ -283,7 +283,9 @@ fn stop_with_job(folder: &Path) {
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &stop, std::ptr::null_mut());
         libc::pthread_sigmask(libc::SIG_BLOCK, &stop, std::ptr::null_mut());
     }
-    if stands.is_ok() && let Err(error) = ask(&ClientMsg::Continue) {
+    if stands.is_ok()
+        && let Err(error) = ask(&ClientMsg::Continue)
+    {
         say(&format!("the job does not go on: {}", eyrie_terminal::told(&error)));
     }
 }

@@ -1,8 +1,8 @@
 //! Lines of ranks on one output: which of them are shown before they end, and how they are parted.
 //!
-//! Kept true: no two ranks share a line, unless it is longer than what is kept of it; where a line is
-//! shown before its end (a prompt) and another rank's comes, it is ended for that. All bytes of a
-//! rank come out in their order.
+//! Kept true: no two ranks share a line, unless it is longer than what is kept of it; where a line
+//! is shown before its end (a prompt) and another rank's comes, it is ended for that. All bytes of
+//! a rank come out in their order.
 
 use eyrie_control::Stream;
 use std::collections::BTreeMap;
@@ -77,7 +77,8 @@ impl Lines {
     pub fn rest(&mut self) -> Vec<(u32, Stream, Shown)> {
         let mut all = Vec::new();
         for (key, bytes) in std::mem::take(&mut self.kept) {
-            let stream = if key.1 == Stream::Stdout as u8 { Stream::Stdout } else { Stream::Stderr };
+            let stream =
+                if key.1 == Stream::Stdout as u8 { Stream::Stdout } else { Stream::Stderr };
             let mut shown = self.show(key, &bytes);
             if self.label {
                 shown.text.push(b'\n');

@@ -34,6 +34,8 @@ mod request;
 mod sending;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod world_tests;
 
 pub mod attr;
 pub mod callback;

@@ -1,6 +1,6 @@
-//! Processes that carry another MPI library than Eyrie's: found by RPATH, from a virtual environment,
-//! or opened by the program itself. Nothing of what they do in MPI comes to us, so each of them takes
-//! itself for a job of one rank, or fails in ways of its own.
+//! Processes that carry another MPI library than Eyrie's: found by RPATH, from a virtual
+//! environment, or opened by the program itself. Nothing of what they do in MPI comes to us: each
+//! of them takes itself for a job of one rank, or fails in ways of its own.
 
 use eyrie_image::children_of;
 use std::path::Path;
@@ -31,13 +31,18 @@ fn mapped(pid: libc::pid_t, own: Option<&Path>) -> Option<String> {
     paths.filter(|path| is_another(path, own.as_deref())).map(str::to_string).next()
 }
 
-/// Whether a file is an MPI library that is not ours. One of ours that was copied elsewhere is not
-/// told from others of MPICH's name, so only a file beside Open MPI's or MPICH's own parts counts.
+/// Whether a file is an MPI library that is not beside ours.
 fn is_another(path: &str, own: Option<&Path>) -> bool {
     let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    const PARTS: [&str; 6] =
-        ["libmpi.so", "libmpi_abi.so", "libopen-rte.so", "libopen-pal.so", "libmpich.so", "libpmpi.so"];
+    const PARTS: [&str; 6] = [
+        "libmpi.so",
+        "libmpi_abi.so",
+        "libopen-rte.so",
+        "libopen-pal.so",
+        "libmpich.so",
+        "libpmpi.so",
+    ];
     PARTS.iter().any(|part| name.starts_with(part))
         && !own.is_some_and(|own| path.parent() == Some(own))
 }
@@ -51,13 +56,14 @@ mod tests {
         let own = Some(Path::new("/opt/eyrie/lib"));
         for other in [
             "/usr/lib/x86_64-linux-gnu/libmpi.so.40.30.4",
-            "/home/me/venv/lib/libmpi.so.12",
+            "/opt/venv/lib/libmpi.so.12",
             "/opt/ompi/lib/libopen-rte.so.40 (deleted)",
             "/opt/mpich/lib/libmpi_abi.so.0",
         ] {
             assert!(is_another(other, own), "{other}");
         }
-        for none in ["/opt/eyrie/lib/libmpi.so.12", "/usr/lib/libm.so.6", "/tmp/libmpi_of_mine.txt"] {
+        for none in ["/opt/eyrie/lib/libmpi.so.12", "/usr/lib/libm.so.6", "/tmp/libmpi_of_mine.txt"]
+        {
             assert!(!is_another(none, own), "{none}");
         }
         assert_eq!(of(std::process::id() as libc::pid_t, own), None);

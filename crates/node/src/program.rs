@@ -97,8 +97,8 @@ pub fn check_mpi(path: &Path) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// Functions `MPIX_*` that a program needs and neither it nor Eyrie's library (in `lib`) has. Of what
-/// other libraries have nothing is known.
+/// Functions `MPIX_*` that a program needs and Eyrie's library (in `lib`) has not. Of what other
+/// libraries have nothing is known.
 pub fn missing_extensions(path: &Path, lib: Option<&Path>) -> Vec<String> {
     let symbols = |path: &Path, defined: bool| -> Vec<String> {
         let file = std::fs::File::open(path).ok();

@@ -47,15 +47,13 @@ impl Watch {
         let (segment, over) = (Arc::clone(segment), Arc::clone(&watch.over));
         let wait = move || {
             let word = &segment.rank(rank).alive;
-            let mut told = 0;
             while !over.load(Ordering::SeqCst) {
                 let now = word.load(Ordering::SeqCst);
-                // A rank may run several programs, one after the other.
-                if now & libc::FUTEX_OWNER_DIED != 0 && now != told {
+                // Again for each: a rank may run several programs, one after the other.
+                if now & libc::FUTEX_OWNER_DIED != 0 {
                     note_end(&segment, rank);
                     let _ = tell.send(Msg::Ending { rank, start, looks: 0 });
                 }
-                told = now;
                 futex::wait(word, now, SLEEP);
             }
         };

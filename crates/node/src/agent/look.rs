@@ -16,6 +16,10 @@ use std::time::Duration;
 const WATCH: Duration = Duration::from_millis(100);
 /// The same when nothing is expected.
 const IDLE: Duration = Duration::from_secs(2);
+/// How often it is looked for another MPI library while no rank has called ours: so often soon, and
+/// at most.
+const SOON_LOOKS: u32 = 100;
+const MOST_LOOKS: u32 = 400;
 
 impl Agent {
     /// How long the main loop may sleep.
@@ -26,7 +30,7 @@ impl Agent {
             || self.is_restless()
             || !self.early.is_empty()
             || self.ranks.iter().any(|r| r.replay != Replay::No)
-            || self.awaits_init()
+            || (self.mpi_looks < SOON_LOOKS && self.awaits_init())
             || (0..self.spec.size).any(pressed);
         if watched { WATCH } else { IDLE }
     }
@@ -35,7 +39,7 @@ impl Agent {
     fn awaits_init(&self) -> bool {
         let calls = |rank| self.segment.rank(rank).state.load(Ordering::Relaxed) != 0;
         let mut here = (0u32..).zip(&self.ranks).filter(|(_, r)| r.proc.is_some()).peekable();
-        !self.another_mpi && here.peek().is_some() && !here.any(|(rank, _)| calls(rank))
+        self.mpi_looks < MOST_LOOKS && here.peek().is_some() && !here.any(|(rank, _)| calls(rank))
     }
 
     /// Tells of programs that have another MPI, which leaves each of them alone.
@@ -43,10 +47,13 @@ impl Agent {
         if !self.awaits_init() {
             return;
         }
+        self.mpi_looks += 1;
         let own = self.place.prefix.lib.as_deref();
         let mut pids = self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid));
-        let Some((program, library)) = pids.find_map(|pid| another_mpi::of(pid, own)) else { return };
-        self.another_mpi = true;
+        let Some((program, library)) = pids.find_map(|pid| another_mpi::of(pid, own)) else {
+            return;
+        };
+        self.mpi_looks = MOST_LOOKS;
         let text = format!(
             "{program} uses another MPI library, {library}, which knows nothing of this job: each \
              process takes itself for a job of one rank, and none is protected. Build it with \

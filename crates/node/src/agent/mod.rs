@@ -318,8 +318,8 @@ pub(crate) struct Agent {
     /// Ranks that were here when they were told to leave for good.
     vacated: Vec<u32>,
     going: going::Going,
-    /// It was told that a program has another MPI.
-    another_mpi: bool,
+    /// How often it was looked whether a program has another MPI.
+    mpi_looks: u32,
 }
 
 /// Handle by which tasks reach the node.
@@ -381,7 +381,7 @@ impl Agent {
                 wired: None,
                 work: None,
                 going: going::Going::default(),
-                another_mpi: false,
+                mpi_looks: 0,
                 place,
                 spec,
             })

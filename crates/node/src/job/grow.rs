@@ -14,9 +14,9 @@ use crate::pipes;
 use crate::reap;
 use crate::recovery::Input;
 use crate::units;
-use eyrie_control::{Death, NodeMsg};
 use eyrie_control::message::Host;
 use eyrie_control::node::ToNode;
+use eyrie_control::{Death, NodeMsg};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
@@ -73,8 +73,8 @@ pub(crate) fn start_daemon(
     Ok(daemon)
 }
 
-/// Why a daemon of this machine has ended: its last word, in what was written to the log since it was
-/// started, or how it ended.
+/// Why a daemon of this machine has ended: its last word, in what was written to the log since it
+/// was started, or how it ended.
 fn why_ended(pidfd: &OwnedFd, (log, from): &(PathBuf, u64)) -> String {
     let said = File::open(log).and_then(|mut log| {
         let mut bytes = Vec::new();
@@ -364,5 +364,39 @@ impl Job {
             a.outlet.send(&NodeMsg::Done);
         });
         self.awaited.retain(|a| !a.nodes.is_empty() && !a.outlet.is_closed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    /// What is told of a daemon that does this, as it writes to a log in which others have written.
+    fn told(script: &str) -> String {
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        log.write_all(b"eyrie: of another one\n").unwrap();
+        let from = log.as_file().metadata().unwrap().len();
+        let mut command = std::process::Command::new("sh");
+        let append = File::options().append(true).open(log.path()).unwrap();
+        command.args(["-c", script]).stderr(append);
+        let mut child = command.spawn().unwrap();
+        let pidfd = crate::spawn::pidfd(child.id() as libc::pid_t).unwrap();
+        rustix::event::poll(
+            &mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)],
+            None,
+        )
+        .unwrap();
+        let why = why_ended(&pidfd, &(log.path().to_path_buf(), from));
+        child.wait().unwrap();
+        why
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_come_up_gives_its_reason() {
+        let says = "echo 2026 INFO >&2; echo 'eyrie: storage: No space left' >&2; exit 1";
+        assert_eq!(told(says), "its daemon ended: storage: No space left");
+        assert_eq!(told("exit 3"), "its daemon ended with code 3");
+        assert_eq!(told("kill -9 $$"), "its daemon died of SIGKILL");
     }
 }

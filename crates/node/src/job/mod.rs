@@ -342,10 +342,6 @@ pub struct Job {
     loans: Loans,
     input: Input,
     input_credit: u64,
-    /// Lines of nodes that the user has had.
-    told_once: BTreeSet<String>,
-    /// Since when nothing has come of unfinished lines, by rank and stream.
-    unfinished: BTreeMap<(u32, usize), Instant>,
     events: EventLog,
     /// Those that are to be told when the turn is committed, and what else comes about then.
     told: Vec<Event>,
@@ -396,7 +392,7 @@ pub struct Job {
     start: u64,
     recoveries: u64,
     rollbacks: u64,
-    output_differences: u64,
+    talk: output::Talk,
     pub malformed: u64,
     exit_code: Option<i32>,
     over: Rc<Notify>,
@@ -468,8 +464,6 @@ impl Job {
             loans: Loans::default(),
             input: open_input(&place, saved.as_ref())?,
             input_credit: 0,
-            told_once: BTreeSet::new(),
-            unfinished: BTreeMap::new(),
             events: EventLog::open(&place.folder.join(crate::home::EVENTS)),
             told: Vec::new(),
             commit: commit::Commit::default(),
@@ -504,7 +498,7 @@ impl Job {
             start: 0,
             recoveries: 0,
             rollbacks: 0,
-            output_differences: 0,
+            talk: output::Talk::default(),
             malformed: 0,
             exit_code: None,
             over: Rc::new(Notify::new()),
