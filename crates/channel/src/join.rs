@@ -237,15 +237,15 @@ impl Endpoint {
     }
 }
 
-/// A program finds itself in another job than its user may think.
+/// A program finds itself in another job than its user may think. Nothing in the line is another one
+/// when the rank repeats it.
 fn say_alone(rank: u32, beside: u32) {
     let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let (own, other) = (name("self"), name(&beside.to_string()));
     eprintln!(
-        "eyrie: rank {rank}: {} (process {}) called MPI_Init while {} (process {beside}) of this \
-         rank is in MPI: it is a job of its own, with one rank (so is any other; said once)",
+        "eyrie: rank {rank}: {} called MPI_Init while {} of this rank is in MPI: it is a job of \
+         its own, with one rank (so is any other; said once)",
         own.trim_end(),
-        std::process::id(),
         other.trim_end(),
     );
 }
