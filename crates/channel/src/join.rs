@@ -237,7 +237,7 @@ impl Endpoint {
     }
 }
 
-/// A program finds itself in another job than its user may think. Nothing in the line is another one
+/// A program finds itself in another job than its user may think. Nothing in the line is different
 /// when the rank repeats it.
 fn say_alone(rank: u32, beside: u32) {
     let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

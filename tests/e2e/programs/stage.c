@@ -125,7 +125,7 @@ int main(int argc, char **argv) {
             break;
         }
     }
-    if (rank == 0) printf("%s: %d ranks, %.0f\n", argv[1], size, all);
+    if (rank == 0) printf("%s: %d ranks, checksum %.0f\n", argv[1], size, all);
     fflush(stdout);
     for (int i = 4; i + 1 < argc; i++) {
         if (!strcmp(argv[i], "exit")) exit(atoi(argv[i + 1]));
