@@ -37,6 +37,8 @@ static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 const BEFORE: i32 = 0;
 const RUNNING: i32 = 1;
 const FINALIZED: i32 = 2;
+/// In a child that the program forked while it was in MPI, which is no rank.
+const FORKED: i32 = 3;
 
 /// The machine, for the duration of a call.
 #[inline]
@@ -93,7 +95,8 @@ pub fn initialized() -> bool {
 }
 
 pub fn finalized() -> bool {
-    PHASE.load(Relaxed) == FINALIZED
+    // In a forked child, too, nothing is left to do: libraries that finalize at exit ask this.
+    matches!(PHASE.load(Relaxed), FINALIZED | FORKED)
 }
 
 pub fn running() -> bool {
@@ -130,6 +133,9 @@ pub fn is_main_thread() -> bool {
 
 /// Starts the machine; returns the thread level provided.
 pub fn start(name: &'static str, required: i32) -> i32 {
+    if PHASE.load(Relaxed) == FORKED {
+        not_running(name);
+    }
     if initialized() {
         let how = if finalized() { "after MPI_Finalize" } else { "twice" };
         die(&format!("{} was called {how}; it may be called once", public(name)));
@@ -151,9 +157,13 @@ pub fn start(name: &'static str, required: i32) -> i32 {
     // unless it has to be recorded.
     if provided != THREAD_SERIALIZED || machine.threaded() {
         PLACE.store(std::ptr::from_ref(machine.endpoint.place()).cast_mut(), Relaxed);
-        // SAFETY: the handler only stores. The daemon's twins are made without it. If there is no
-        // memory for it, programs whose children ask for the time are on their own.
-        unsafe { libc::pthread_atfork(None, None, Some(no_rank)) };
+    }
+    // SAFETY: the first handler only stores, the other runs where the program calls `exit`. The
+    // daemon's twins are made without them. If there is no memory for them, a program is on its own
+    // whose children call MPI, and one that ends without MPI_Finalize counts as killed.
+    unsafe {
+        libc::pthread_atfork(None, None, Some(no_rank));
+        libc::atexit(leaves);
     }
     PROCESS.store(std::ptr::from_ref(machine.endpoint.process()).cast_mut(), Relaxed);
     LEVEL.store(provided, Relaxed);
@@ -170,6 +180,8 @@ pub fn start(name: &'static str, required: i32) -> i32 {
 pub unsafe extern "C" fn no_rank() {
     PLACE.store(null_mut(), Relaxed);
     libc_calls::end();
+    CURRENT.store(null_mut(), Relaxed);
+    let _ = PHASE.compare_exchange(RUNNING, FORKED, Relaxed, Relaxed);
 }
 
 /// The number of this process, or of the rank that it is a child of; 0 where there is none.
@@ -177,6 +189,16 @@ pub fn process() -> i32 {
     let at = PROCESS.load(Relaxed);
     // SAFETY: it points into the segment, which stays mapped.
     if at.is_null() { 0 } else { unsafe { &*at }.load(Relaxed) as i32 }
+}
+
+/// The program has called `exit`.
+extern "C" fn leaves() {
+    let at = CURRENT.load(Relaxed);
+    if running() && !at.is_null() {
+        // SAFETY: as in `machine`: exit handlers run in one thread. Where that was in the library
+        // all the same (a signal's handler called `exit`), only what is told to others is written.
+        unsafe { &mut *at }.left();
+    }
 }
 
 /// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2).
@@ -216,6 +238,15 @@ pub fn public(name: &str) -> &str {
 
 #[cold]
 fn not_running(name: &str) -> ! {
+    if PHASE.load(Relaxed) == FORKED {
+        die(&format!(
+            "{} was called in process {}, a child that a rank forked: it is no rank, and has no \
+             part in its parent's MPI; a program that it executes (fork and exec) may call \
+             MPI_Init",
+            public(name),
+            std::process::id(),
+        ));
+    }
     let when = if finalized() { "after MPI_Finalize" } else { "before MPI_Init" };
     die(&format!("{} was called {when}", public(name)))
 }

@@ -4,19 +4,18 @@
 //! library; notices that the process was restored and has everything below rebuilt.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
 use eyrie_ledger::dirty::Bell;
 use eyrie_ledger::divergence::Divergence;
-use eyrie_ledger::door::Door;
+use eyrie_ledger::door::{Call, Door, Outcome, Verdict};
 use eyrie_ledger::end;
 use eyrie_ledger::entry::{Envelope, REMOTE};
 use eyrie_ledger::reader::{Entry, Reader};
 use eyrie_ledger::segment::{
-    ASLEEP_REMOTE, ChannelCtl, FT_DETERMINANTS, FT_PROTECT, FT_REPLAY, Geometry, RankCtl,
-    STATE_ABORTED, STATE_DIVERGED, STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
+    ASLEEP_REMOTE, ChannelCtl, FT_DETERMINANTS, FT_PROTECT, FT_REPLAY, RankCtl, STATE_ABORTED,
+    STATE_DIVERGED, STATE_FINALIZED, STATE_LEFT, STATE_RUNNING, Segment,
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
@@ -41,19 +40,6 @@ const NOTE_BYTES: usize = 24;
 const AHEAD_FAR_BYTES: u64 = 4 << 20;
 /// Fruitless rounds of waiting after which log memory is made ready.
 const PREPARE_AFTER: u32 = 50;
-/// Log of a program that was started without `eyrie run`.
-const SINGLETON_LOG_BYTES: u64 = 64 << 20;
-
-/// Why the library cannot join its job.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("environment variable {0} is not a number below its limit")]
-    Environment(&'static str),
-    #[error("cannot reach the job's segment (descriptor {fd}, daemon {daemon}): {source}")]
-    Segment { fd: i32, daemon: u32, source: SegmentError },
-    #[error(transparent)]
-    Own(#[from] SegmentError),
-}
 
 /// One incoming channel: the reader at its front, and what of it is still needed.
 struct Rx {
@@ -115,48 +101,11 @@ pub struct Endpoint {
     naps: u32,
     /// Messages are delayed and hastened on purpose.
     whim: Option<Whim>,
+    /// Number of the rank's program (`join`).
+    world: u32,
 }
 
 impl Endpoint {
-    /// Joins the job described by the environment, or makes a job of one rank.
-    pub fn from_env() -> Result<Self, OpenError> {
-        let number = |name: &'static str| match std::env::var(name) {
-            Ok(text) => text.parse::<u32>().map(Some).map_err(|_| OpenError::Environment(name)),
-            Err(_) => Ok(None),
-        };
-        let (Some(rank), Some(fd)) = (number("EYRIE_RANK")?, number("EYRIE_SEGMENT_FD")?) else {
-            let geo = Geometry::new(1, SINGLETON_LOG_BYTES);
-            let (_, seg) = Segment::create("single", geo, 0, 1)?;
-            return Ok(Self::join(Box::leak(Box::new(seg)), 0));
-        };
-        let daemon = number("EYRIE_NODE_PID")?.unwrap_or(0);
-        let seg = Self::open_segment(fd as i32, daemon)?;
-        if rank >= seg.geometry().ranks {
-            return Err(OpenError::Environment("EYRIE_RANK"));
-        }
-        Ok(Self::join(Box::leak(Box::new(seg)), rank))
-    }
-
-    fn open_segment(fd: i32, daemon: u32) -> Result<Segment, OpenError> {
-        // SAFETY: only asks whether the number is an open descriptor.
-        if unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0 {
-            // SAFETY: the descriptor is open; it was put there by the daemon for us.
-            if let Ok(seg) = Segment::open(unsafe { BorrowedFd::borrow_raw(fd) }) {
-                // SAFETY: it is the segment's descriptor, handed down for this use only.
-                drop(unsafe { OwnedFd::from_raw_fd(fd) });
-                return Ok(seg);
-            }
-        }
-        // A wrapper (a shell, an interpreter) closed or re-used the number: ask the daemon's table.
-        let path = format!("/proc/{daemon}/fd/{fd}");
-        let file = std::fs::OpenOptions::new().read(true).write(true).open(path);
-        let opened = file.map_err(SegmentError::Os).and_then(|f| {
-            // SAFETY: `f` is open during the call.
-            Segment::open(unsafe { BorrowedFd::borrow_raw(f.as_raw_fd()) })
-        });
-        opened.map_err(|source| OpenError::Segment { fd, daemon, source })
-    }
-
     /// Takes the place of `rank` in the job of `seg`.
     pub fn join(seg: &'static Segment, rank: u32) -> Self {
         let size = seg.geometry().ranks;
@@ -164,6 +113,7 @@ impl Endpoint {
         // Before anything is read that a restore changes: an image may be taken in the middle of
         // this, and who comes back from it has to notice.
         let incarnation = ctl.incarnation.load(Acquire);
+        let world = ctl.world.load(Acquire);
         let header = seg.header();
         let protect = header.ft.load(Relaxed) & FT_PROTECT != 0;
         let readable = size > 1 && remote::works();
@@ -199,7 +149,12 @@ impl Endpoint {
             early: None,
             naps: 0,
             whim: Whim::new(header.whim.load(Relaxed), rank, size),
+            world,
         };
+        if world > 0 {
+            ep.follow();
+        }
+        ep.hand_on();
         ctl.pid.store(std::process::id(), Relaxed);
         alive::arm(ctl);
         ep.hide_all();
@@ -207,7 +162,50 @@ impl Endpoint {
         ctl.state.store(STATE_RUNNING, Release);
         ep.rx.iter_mut().for_each(Rx::publish_need);
         ep.begin_replay();
+        if world > 0 {
+            ep.begin_world();
+        }
         ep
+    }
+
+    /// Goes on in all streams where the rank's program before this one ended.
+    fn follow(&mut self) {
+        self.log.follow(self.world);
+        self.door.follow(self.world);
+        for src in 0..self.size {
+            let far = self.seg.rank(src).sleeping.load(Relaxed) == ASLEEP_REMOTE;
+            let rx = &mut self.rx[src as usize];
+            rx.reader.follow();
+            rx.told = rx.reader.pos;
+            rx.ahead = far && rx.ctl.here.load(Acquire) <= rx.reader.pos;
+        }
+    }
+
+    /// Records that this program begins, or sees that it began when it was run first.
+    fn begin_world(&mut self) {
+        let own = Outcome::One(self.world);
+        match self.door.ask(Call::World) {
+            Ok(Verdict::Live) => self.door.record(Call::World, &own),
+            Ok(Verdict::Forced(was)) if was == own => {}
+            Ok(_) => {
+                let (rank, world) = (self.rank, self.world);
+                let text = format!("rank {rank}: program number {world} was not begun before here");
+                self.diverged(&Divergence(text));
+            }
+            Err(d) => self.diverged(&d),
+        }
+        self.end_replay();
+    }
+
+    /// Lets the rank's next program go on from where this one is.
+    fn hand_on(&self) {
+        self.log.hand_on();
+        self.rx.iter().for_each(|rx| rx.reader.hand_on());
+    }
+
+    /// Number of the rank's program, 0 for the first.
+    pub fn world(&self) -> u32 {
+        self.world
     }
 
     /// By the ranks of this node, and by the threads of the links if there are other nodes.
@@ -259,6 +257,12 @@ impl Endpoint {
         self.ctl.incarnation.load(Relaxed) != self.incarnation && self.restored()
     }
 
+    /// The end of init, which was inside: images may be taken again.
+    pub(crate) fn arrive(&mut self) {
+        self.presence.enter();
+        self.presence.leave();
+    }
+
     #[inline]
     pub fn leave(&mut self) {
         if self.early.as_ref().is_some_and(Early::is_unsent) {
@@ -285,6 +289,8 @@ impl Endpoint {
             rx.publish_need();
         }
         self.door.rebuild();
+        // What the process before this one handed on was further.
+        self.hand_on();
         true
     }
 
@@ -476,6 +482,23 @@ impl Endpoint {
     /// The next entry from `src`, if one is there.
     #[inline]
     pub fn peek(&mut self, src: u32) -> Option<Entry> {
+        let entry = self.peek_any(src)?;
+        if entry.world() == self.world { Some(entry) } else { self.peek_on(src, entry) }
+    }
+
+    /// The same behind messages to earlier programs of this rank, which nobody has asked for.
+    #[cold]
+    fn peek_on(&mut self, src: u32, mut entry: Entry) -> Option<Entry> {
+        while entry.world() < self.world {
+            self.consume(src, &entry);
+            entry = self.peek_any(src)?;
+        }
+        // What is for a later one stays.
+        (entry.world() == self.world).then_some(entry)
+    }
+
+    #[inline]
+    fn peek_any(&mut self, src: u32) -> Option<Entry> {
         let rx = &mut self.rx[src as usize];
         if rx.ahead && !self.has_caught_up(src) {
             return self.peek_early(src);
@@ -526,6 +549,7 @@ impl Endpoint {
     pub fn consume(&mut self, src: u32, entry: &Entry) {
         let rx = &mut self.rx[src as usize];
         rx.reader.pass(entry);
+        rx.reader.hand_on();
         if entry.is_early() {
             rx.ahead = true;
             let taken = &self.ctl.early_taken;
@@ -576,6 +600,7 @@ impl Endpoint {
         let before = rx.reader;
         rx.held.push_back((before.pos, true));
         rx.reader.pass(entry);
+        rx.reader.hand_on();
         rx.publish_need();
         self.moved(src);
         before
@@ -730,7 +755,16 @@ impl Endpoint {
     // ---- the end
 
     pub fn finalized(&mut self) {
+        self.hand_on();
         self.ctl.state.store(STATE_FINALIZED, Release);
+    }
+
+    /// The program ends without `MPI_Finalize`: it has called `exit`.
+    pub fn left(&mut self) {
+        if self.ctl.pid.load(Relaxed) == std::process::id() {
+            self.hand_on();
+            let _ = self.ctl.state.compare_exchange(STATE_RUNNING, STATE_LEFT, Release, Relaxed);
+        }
     }
 
     /// Ends the job as `MPI_Abort` does.

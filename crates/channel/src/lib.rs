@@ -1,6 +1,7 @@
 //! Ordered, reliable message streams between the ranks of a node, in shared memory.
 //!
 //! - `endpoint`: one rank's end of all its channels: append, poll, acknowledge.
+//! - `join`: who is a rank: the first process that comes, the next one when that has ended.
 //! - `alive`: how the node learns at once that the process ends.
 //! - `early`: copies of small messages that are at another node sooner than the links bring them.
 //! - `wire`, `socket`: the same for larger ones, over TCP connections from rank to rank.
@@ -12,6 +13,7 @@
 mod alive;
 mod early;
 pub mod endpoint;
+mod join;
 pub mod presence;
 pub mod remote;
 mod shown;
@@ -20,4 +22,5 @@ pub mod waiting;
 mod whim;
 mod wire;
 
-pub use endpoint::{Endpoint, OpenError};
+pub use endpoint::Endpoint;
+pub use join::OpenError;

@@ -1,23 +1,39 @@
 //! The console of a job: terminal on one side, daemon on the other.
 //!
-//! Kept true: output comes out in the order and in the pieces the daemon sends (whole lines);
+//! Kept true: output comes out in the order that the daemon sends, parted by lines (`lines`);
 //! signals that were ignored when we started stay ignored; nothing but `Exit` gives an exit code.
 
+use crate::lines::{Lines, Shown};
+use crate::remote::Remote;
 use crate::sender::Sender;
-use crate::show;
+use crate::{share, show};
 use anyhow::{Context, bail};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::{ClientMsg, Decoder, NodeMsg, PROTOCOL, Stream, encode};
+use eyrie_node::home;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Exit code when our standard output was closed, as for a program killed by SIGPIPE.
 const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
+
+/// The signals that are passed on, and what stops a command in a terminal, and with it the job.
+pub const HELD: [i32; 7] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+];
 
 /// The signals that are passed on.
 pub const PASSED: [i32; 6] =
@@ -26,7 +42,13 @@ pub const PASSED: [i32; 6] =
 /// The console of one job.
 pub struct Console {
     sender: Sender,
-    label: bool,
+    lines: Lines,
+    /// Which outputs are terminals.
+    terminals: [bool; 2],
+    /// Somebody may type, or write, what rank 0 reads.
+    asks: Arc<AtomicBool>,
+    /// The job's folder.
+    folder: PathBuf,
     printed: Printed,
     exit: Option<i32>,
     /// Another controller has the job.
@@ -62,10 +84,21 @@ impl Printed {
 }
 
 impl Console {
-    /// `printed`: where what is printed is counted. `signals` are passed on.
-    pub fn new(label: bool, printed: &Path, signals: libc::sigset_t) -> Console {
-        let (sender, printed) = (Sender::default(), Printed::open(printed));
-        Console { sender, label, printed, exit: None, deposed: None, signals: Some(signals) }
+    /// `folder`: the job's, where what is printed is counted. `signals` are passed on.
+    pub fn new(label: bool, folder: &Path, signals: libc::sigset_t) -> Console {
+        // SAFETY: only asks.
+        let terminals = [1, 2].map(|fd| unsafe { libc::isatty(fd) } == 1);
+        Console {
+            sender: Sender::default(),
+            lines: Lines::new(label, terminals == [true; 2]),
+            terminals,
+            asks: Arc::new(AtomicBool::new(is_answered())),
+            folder: folder.to_path_buf(),
+            printed: Printed::open(&folder.join(home::PRINTED)),
+            exit: None,
+            deposed: None,
+            signals: Some(signals),
+        }
     }
 
     /// Gives the order to start the job or to go on with it, and stays with the daemon. `None`: it
@@ -82,8 +115,8 @@ impl Console {
         let resumes = matches!(order, ClientMsg::Resume { .. });
         self.sender.attach(socket.try_clone().context("socket")?, !resumes);
         if let Some(signals) = self.signals.take() {
-            pass_signals(signals, self.sender.clone())?;
-            pass_input(self.sender.clone())?;
+            pass_signals(signals, self.sender.clone(), self.folder.clone())?;
+            pass_input(self.sender.clone(), Arc::clone(&self.asks))?;
         }
         let mut decoder = Decoder::new();
         let mut buffer = vec![0u8; 256 * 1024];
@@ -101,8 +134,19 @@ impl Console {
     }
 
     /// No daemon comes any more.
-    pub fn close(&self) {
+    pub fn close(&mut self) {
+        for (rank, stream, shown) in self.lines.rest() {
+            self.print(rank, stream, &shown, None);
+        }
         self.sender.close();
+    }
+
+    /// A line of Eyrie's own.
+    fn say(&mut self, text: &str) {
+        if self.terminals[1] && self.lines.ends(Stream::Stderr) {
+            let _ = io::stderr().write_all(b"\n");
+        }
+        say(text);
     }
 
     fn take(&mut self, message: NodeMsg, socket: &UnixStream) -> anyhow::Result<()> {
@@ -113,13 +157,13 @@ impl Console {
             NodeMsg::StdinCredit(bytes) => self.sender.credit(bytes),
             NodeMsg::StdinFrom { known, limit } => self.sender.input_from(known, limit),
             NodeMsg::Output { rank, stream, bytes } => self.output(rank, stream, &bytes, socket),
-            NodeMsg::Say(text) => say(&text),
-            NodeMsg::Error(text) => say(&text),
-            NodeMsg::Event(event) => say(&show::event_line(&event)),
+            NodeMsg::Say(text) => self.say(&text),
+            NodeMsg::Error(text) => self.say(&text),
+            NodeMsg::Event(event) => self.say(&show::event_line(&event)),
             NodeMsg::Verdict { ok, text } => {
                 let head = if ok == Some(false) { "NOT deterministic under replay: " } else { "" };
                 let line = format!("eyrie verify: {head}{text}\n");
-                self.write(Stream::Stdout, line.as_bytes(), socket);
+                self.write(Stream::Stdout, line.as_bytes(), Some(socket));
             }
             NodeMsg::Deposed { text } => self.deposed = Some(text),
             NodeMsg::Exit { code } => {
@@ -131,23 +175,21 @@ impl Console {
     }
 
     fn output(&mut self, rank: u32, stream: Stream, bytes: &[u8], socket: &UnixStream) {
-        if !self.label {
-            self.write(stream, bytes, socket);
-            return self.printed.add(rank, stream, bytes.len());
-        }
-        let mut labelled = Vec::with_capacity(bytes.len() + 64);
-        for line in bytes.split_inclusive(|b| *b == b'\n') {
-            labelled.extend_from_slice(format!("[{rank}] ").as_bytes());
-            labelled.extend_from_slice(line);
-        }
-        if labelled.last() != Some(&b'\n') {
-            labelled.push(b'\n');
-        }
-        self.write(stream, &labelled, socket);
-        self.printed.add(rank, stream, bytes.len());
+        // A prompt; to a file or another program it goes only as somebody may answer.
+        let asks = rank == 0 && self.asks.load(Ordering::Relaxed);
+        let at_once = asks || self.terminals[stream as usize];
+        let shown = self.lines.take(rank, stream, bytes, at_once);
+        self.print(rank, stream, &shown, Some(socket));
     }
 
-    fn write(&mut self, stream: Stream, bytes: &[u8], socket: &UnixStream) {
+    fn print(&mut self, rank: u32, stream: Stream, shown: &Shown, socket: Option<&UnixStream>) {
+        if !shown.text.is_empty() {
+            self.write(stream, &shown.text, socket);
+            self.printed.add(rank, stream, shown.bytes);
+        }
+    }
+
+    fn write(&mut self, stream: Stream, bytes: &[u8], socket: Option<&UnixStream>) {
         let result = match stream {
             Stream::Stdout => {
                 let mut out = io::stdout().lock();
@@ -155,11 +197,35 @@ impl Console {
             }
             Stream::Stderr => io::stderr().lock().write_all(bytes),
         };
-        if result.is_err() && stream == Stream::Stdout && self.exit.is_none() {
-            // Nobody reads on: end the job by hanging up.
-            self.exit = Some(BROKEN_PIPE);
-            let _ = socket.shutdown(Shutdown::Write);
+        let Err(error) = result else { return };
+        if stream == Stream::Stdout && self.exit.is_none() {
+            let (code, why) = match error.kind() {
+                io::ErrorKind::BrokenPipe => (BROKEN_PIPE, "nobody reads it any more".into()),
+                _ => (eyrie_terminal::FAILED, eyrie_terminal::told(&error.into())),
+            };
+            say(&format!("cannot write to standard output: {why}; the job ends"));
+            // It ends by our hanging up.
+            self.exit = Some(code);
+            socket.into_iter().for_each(|socket| drop(socket.shutdown(Shutdown::Write)));
         }
+    }
+}
+
+/// Whether our standard input may have an answer to what a program asks: it is no file, and not
+/// `/dev/null`.
+fn is_answered() -> bool {
+    // SAFETY: stat is plain data for which zero is valid, and a valid place for the answer.
+    let stat = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        if libc::fstat(0, &mut stat) != 0 {
+            return false;
+        }
+        stat
+    };
+    match stat.st_mode & libc::S_IFMT {
+        // SAFETY: only asks.
+        libc::S_IFCHR => unsafe { libc::isatty(0) == 1 },
+        kind => kind == libc::S_IFIFO || kind == libc::S_IFSOCK,
     }
 }
 
@@ -168,7 +234,7 @@ pub fn say(text: &str) {
 }
 
 /// Passes signals to the daemon.
-fn pass_signals(set: libc::sigset_t, sender: Sender) -> anyhow::Result<()> {
+fn pass_signals(set: libc::sigset_t, sender: Sender, folder: PathBuf) -> anyhow::Result<()> {
     let wait = move || {
         let mut asked = false;
         loop {
@@ -176,6 +242,10 @@ fn pass_signals(set: libc::sigset_t, sender: Sender) -> anyhow::Result<()> {
             // SAFETY: both places are valid; the set was blocked before any thread began.
             if unsafe { libc::sigwait(&set, &mut signal) } != 0 {
                 return;
+            }
+            if signal == libc::SIGTSTP {
+                stop_with_job(&folder);
+                continue;
             }
             if signal == libc::SIGINT && !asked {
                 asked = true;
@@ -190,8 +260,39 @@ fn pass_signals(set: libc::sigset_t, sender: Sender) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Ctrl-Z: the job stands still as long as this command does.
+fn stop_with_job(folder: &Path) {
+    let job = home::entry(folder.to_path_buf());
+    let ask = |message: &ClientMsg| -> anyhow::Result<()> {
+        let job = job.as_ref().context("there is no job yet")?;
+        share::done(Remote::connect(job)?.patient(message)?)
+    };
+    let stands = ask(&ClientMsg::Suspend { swap: false });
+    if let Err(error) = &stands {
+        let why = eyrie_terminal::told(error);
+        say(&format!("the job does not stand still with this command: {why}"));
+    }
+    // SAFETY: the disposition and mask are this process's and this thread's own; no other thread
+    // lets the signal through. In a session that nobody could continue us in, it does nothing.
+    unsafe {
+        let mut stop: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut stop);
+        libc::sigaddset(&mut stop, libc::SIGTSTP);
+        libc::signal(libc::SIGTSTP, libc::SIG_DFL);
+        libc::raise(libc::SIGTSTP);
+        // Here we stand.
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &stop, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &stop, std::ptr::null_mut());
+    }
+    if stands.is_ok()
+        && let Err(error) = ask(&ClientMsg::Continue)
+    {
+        say(&format!("the job does not go on: {}", eyrie_terminal::told(&error)));
+    }
+}
+
 /// Passes standard input to the daemon, as much as it gives credit for.
-fn pass_input(sender: Sender) -> anyhow::Result<()> {
+fn pass_input(sender: Sender, asks: Arc<AtomicBool>) -> anyhow::Result<()> {
     // In the background of a terminal a read would stop us; ignored, it ends the input instead.
     // SAFETY: changes a disposition of this process only; daemons get the default.
     unsafe { libc::signal(libc::SIGTTIN, libc::SIG_IGN) };
@@ -200,12 +301,14 @@ fn pass_input(sender: Sender) -> anyhow::Result<()> {
         while let Some(room) = sender.room() {
             let most = room.min(buffer.len());
             match io::stdin().lock().read(&mut buffer[..most]) {
-                Ok(0) => return sender.end_input(),
+                Ok(0) => break,
                 Ok(count) => sender.input(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return sender.end_input(),
+                Err(_) => break,
             }
         }
+        asks.store(false, Ordering::Relaxed);
+        sender.end_input();
     };
     std::thread::Builder::new().name("stdin".into()).spawn(pass).context("thread")?;
     Ok(())

@@ -309,7 +309,26 @@ fn checked_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     let fail = |e: program::ProgramError| Failure::new(e.exit_code(), e);
     let path = program::find(name).map_err(fail)?;
     program::check_mpi(&path).map_err(fail)?;
+    warn_of_extensions(&path);
     Ok(path)
+}
+
+/// What a program needs of another MPI the loader does not find, and says so in its own way.
+fn warn_of_extensions(program: &Path) {
+    let lib = std::env::current_exe().ok().and_then(|binary| Prefix::of(&binary).lib);
+    let mut missing = program::missing_extensions(program, lib.as_deref());
+    if missing.is_empty() {
+        return;
+    }
+    let count = missing.len();
+    missing.truncate(4);
+    let more = if count > missing.len() { ", ..." } else { "" };
+    console::say(&format!(
+        "'{}' needs {}{more}: extensions of another MPI, which Eyrie has not: build it with \
+         eyrie's mpicc, without them (most programs ask for them in their configuration)",
+        program.display(),
+        missing.join(", ")
+    ));
 }
 
 /// The same for a program that hosts run: what is not on this machine may be there.
@@ -426,8 +445,8 @@ fn stay_with(
     // A shell without job control has it ignored in the background, where a batch system sends it.
     // SAFETY: no other thread is there yet; what is started gets back what was.
     let quit = unsafe { libc::signal(libc::SIGQUIT, libc::SIG_DFL) };
-    let held = eyrie_terminal::hold(&console::PASSED);
-    let mut console = Console::new(label, &folder.path.join(home::PRINTED), held.set);
+    let held = eyrie_terminal::hold(&console::HELD);
+    let mut console = Console::new(label, &folder.path, held.set);
     let nodes = nodes_of(folder, order)?;
     let (mut order, mut short) = (order.clone(), 0);
     loop {

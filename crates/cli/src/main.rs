@@ -19,6 +19,7 @@ mod keeping;
 mod launch;
 mod layout;
 mod leave_args;
+mod lines;
 mod needs_args;
 mod rankfile;
 mod remote;

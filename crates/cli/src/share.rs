@@ -27,7 +27,7 @@ pub fn go_on(job: &JobEntry) -> Result<(), Failure> {
     Ok(done(Remote::connect(job)?.patient(&ClientMsg::Continue)?)?)
 }
 
-fn done(mut remote: Remote) -> anyhow::Result<()> {
+pub fn done(mut remote: Remote) -> anyhow::Result<()> {
     match remote.next()? {
         NodeMsg::Done => Ok(()),
         other => bail!("unexpected answer: {other:?}"),

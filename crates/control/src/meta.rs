@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of `Meta`.
-pub const META_FORMAT: u32 = 3;
+pub const META_FORMAT: u32 = 4;
 
 /// The daemon's part of an image (postcard).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,13 @@ pub struct Meta {
     pub output: [u64; 2],
     /// Bytes of standard input consumed (rank 0).
     pub input: u64,
+    /// Number of the rank's program, and whether it was said that another one is none.
+    pub world: u32,
+    pub told_alone: u32,
+    /// While no program is in MPI, where the next one goes on; else nothing. For each other rank:
+    /// position and entries of the stream from it; position, entries, chain and messages of the
+    /// stream to it.
+    pub next: Vec<[u64; 6]>,
 }
 
 /// Why an image's meta data cannot be used.
@@ -60,7 +67,8 @@ impl Meta {
             && meta.rank == rank
             && meta.generation == generation
             && meta.need.len() == ranks as usize
-            && meta.front.len() == ranks as usize;
+            && meta.front.len() == ranks as usize
+            && [0, ranks as usize].contains(&meta.next.len());
         if !own {
             let Meta { job, rank, generation, .. } = meta;
             return Err(MetaError::Foreign(format!("job {job} rank {rank} gen {generation}")));
@@ -91,6 +99,9 @@ impl Meta {
             acked: Vec::new(),
             output: [0; 2],
             input: 0,
+            world: 0,
+            told_alone: 0,
+            next: Vec::new(),
         }
     }
 }

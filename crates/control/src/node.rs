@@ -302,6 +302,9 @@ pub enum CheckpointResult {
         text: String,
         lasting: bool,
     },
+    /// The node that was to have a copy is lost, or seems to be: that is told of, and the next
+    /// checkpoint goes to another one.
+    NoPartner(String),
     /// The rank died; its recovery is on the way and needs no report.
     Died,
 }
@@ -587,6 +590,10 @@ pub enum FromNode {
     },
     /// The node cannot go on.
     Failed {
+        text: String,
+    },
+    /// Something that the user is to know of the ranks here, told once in a job.
+    Tells {
         text: String,
     },
     /// The first message of a node daemon, and the answer to `Renew`.

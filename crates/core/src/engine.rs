@@ -93,8 +93,11 @@ pub struct Engine {
     fruitless: u32,
 }
 
+/// The receives of each program of a rank have numbers of their own.
+const POSTS_SHIFT: u32 = 40;
+
 impl Engine {
-    pub fn new(ranks: u32) -> Self {
+    pub fn new(ranks: u32, world: u32) -> Self {
         let n = ranks as usize;
         Engine {
             reqs: Slab::new(Kind::Request),
@@ -105,7 +108,7 @@ impl Engine {
             queued: vec![VecDeque::new(); n],
             queued_total: 0,
             unacked: Vec::new(),
-            last_post: 0,
+            last_post: u64::from(world) << POSTS_SHIFT,
             arrivals: 0,
             messages: Slab::new(Kind::Message),
             late: Vec::new(),

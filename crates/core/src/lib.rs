@@ -37,6 +37,8 @@ mod request;
 mod sending;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod world_tests;
 
 pub mod attr;
 pub mod callback;

@@ -43,6 +43,7 @@ impl Machine {
     /// A machine at this end of the job's channels.
     pub fn new(endpoint: Endpoint) -> Self {
         let (me, ranks) = (endpoint.rank(), endpoint.size());
+        let world = endpoint.world();
         Machine {
             endpoint,
             comms: CommTable::new(me, ranks),
@@ -54,7 +55,7 @@ impl Machine {
             errhandlers: ErrTable::new(),
             attrs: AttrTable::new(ranks),
             reentry: Reentry::default(),
-            engine: Engine::new(ranks),
+            engine: Engine::new(ranks, world),
             attached: Attached::default(),
         }
     }
@@ -70,6 +71,11 @@ impl Machine {
         self.settle_freed();
         self.engine.freed.clear();
         self.endpoint.finalized();
+    }
+
+    /// The program ends without `MPI_Finalize`.
+    pub fn left(&mut self) {
+        self.endpoint.left();
     }
 
     /// `MPI_Abort`: ends the job with `code`.

@@ -53,6 +53,8 @@ pub enum Call {
     Input = 14,
     /// What the file system said: an error class, a number and a mark, in halves.
     File = 15,
+    /// The rank's next program begins: its number (`world`).
+    World = 16,
 }
 
 /// What a call came to.
@@ -249,6 +251,23 @@ impl Door {
     /// The job goes on without protection: nobody will ever replay this.
     fn is_given_up(&self) -> bool {
         self.seg.header().unprotected.load(Relaxed) != 0
+    }
+
+    /// The rank's program number `world` goes on where the one before it ended, which is where it
+    /// was recorded to begin, or else at the end.
+    pub fn follow(&mut self, world: u32) {
+        if !self.on {
+            return;
+        }
+        let begins = K_ONE << KIND_SHIFT | (Call::World as u64) << CALL_SHIFT | u64::from(world);
+        let tail = self.ctl.det_tail.load(Acquire);
+        let mut at = self.ctl.det_pos.load(Relaxed).min(tail);
+        while at < tail && self.word(at) != begins {
+            at += words(self.word(at), tail - at);
+        }
+        self.pos = at.min(tail);
+        self.rebuild();
+        self.publish_pos();
     }
 
     /// Reads what is recorded beyond this incarnation's position, after a start or restore.

@@ -6,7 +6,7 @@
 //! other processes write.
 
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::early;
 use crate::entry::{self, Envelope, Header};
@@ -39,6 +39,12 @@ impl Entry {
 
     pub fn is_last(&self) -> bool {
         self.flags & entry::LAST != 0
+    }
+
+    /// Number of the program that sent it.
+    #[inline]
+    pub fn world(&self) -> u32 {
+        self.flags >> entry::WORLD_SHIFT
     }
 
     /// The entry that was found in `bytes`, where it begins.
@@ -85,6 +91,21 @@ impl Reader {
     pub fn new(seg: &'static Segment, src: u32, dst: u32) -> Self {
         let chunk = u64::from(seg.geometry().chunk_bytes);
         Reader { seg, src, dst, chunk, pos: 0, seq: 0, base: ptr::null() }
+    }
+
+    /// Where the rank's program before this one stopped reading (`world`).
+    pub fn follow(&mut self) {
+        let ctl = self.seg.channel(self.src, self.dst);
+        (self.pos, self.seq) = (ctl.rx_pos.load(Relaxed), ctl.rx_seq.load(Relaxed));
+        self.base = ptr::null();
+    }
+
+    /// Lets the rank's next program begin here.
+    #[inline]
+    pub fn hand_on(&self) {
+        let ctl = self.seg.channel(self.src, self.dst);
+        ctl.rx_pos.store(self.pos, Relaxed);
+        ctl.rx_seq.store(self.seq, Relaxed);
     }
 
     /// Goes to position `pos`, the start of an entry, from the beginning of its chunk. For readers

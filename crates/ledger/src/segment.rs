@@ -18,11 +18,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// What the file's name begins with; process images leave mappings of this name out.
 pub const NAME_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
 pub const MAX_RANKS: u32 = 1024;
+/// Fewest words that a determinant log has.
+const LEAST_DET_WORDS: u64 = 1024;
+/// Log of a job of one rank that is not run by Eyrie.
+const ALONE_LOG_BYTES: u64 = 64 << 20;
 /// Bytes of the text field in a rank's control block.
 pub const TEXT_BYTES: usize = 3072;
 /// Most sockets that a rank has for wires (`early`).
@@ -78,6 +82,10 @@ pub const STATE_ABORTED: u32 = 3;
 pub const STATE_DIVERGED: u32 = 4;
 /// `RankCtl::state`: run again alone, it has come to the end of its log; `text` says by what.
 pub const STATE_LOG_ENDED: u32 = 5;
+/// `RankCtl::state`: the program called `exit` between init and finalize.
+pub const STATE_LEFT: u32 = 6;
+/// `RankCtl::state`: a process has become the rank, and is in `MPI_Init`.
+pub const STATE_JOINING: u32 = 7;
 
 /// Sizes that fix the layout. All are stored in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +115,7 @@ impl Geometry {
             && (4096..=1 << 30).contains(&self.chunk_bytes)
             && (1..=1 << 24).contains(&self.pool_chunks)
             && self.det_words.is_power_of_two()
-            && (1024..=1 << 32).contains(&self.det_words)
+            && (LEAST_DET_WORDS..=1 << 32).contains(&self.det_words)
     }
 
     /// Entries in a channel's chunk directory.
@@ -248,7 +256,13 @@ pub struct RankCtl {
     /// kernel marks with `FUTEX_OWNER_DIED` when that thread ends, before it frees any memory.
     /// 0: unknown. Written by the rank, and by the daemon around a start.
     pub alive: AtomicU32,
-    _pad0: [u32; 6],
+    /// Number of the rank's program (`world`), 0 for the first. Written by the rank in `MPI_Init`,
+    /// and by the daemon before a start.
+    pub world: AtomicU32,
+    /// 1: it was said that a program which was started by the rank is none. Written by that
+    /// program, and by the daemon before a start.
+    pub told_alone: AtomicU32,
+    _pad0: [u32; 4],
     // Line 1: the doorbell, written by every peer.
     /// The rank's futex: bumped by whoever made something happen for it.
     pub doorbell: AtomicU32,
@@ -329,7 +343,11 @@ pub struct ChannelCtl {
     /// One more than the position of an entry that came by a wire and that only the log can keep:
     /// the links are to bring it.
     pub bring: AtomicU64,
-    _pad1: [u64; 3],
+    /// Where the receiver's next program begins to read, and how many entries are before that
+    /// (`world`).
+    pub rx_pos: AtomicU64,
+    pub rx_seq: AtomicU64,
+    _pad1: [u64; 1],
     // Line 2: written by the daemon.
     /// Position before which no live rank and no kept checkpoint needs the log.
     pub trim: AtomicU64,
@@ -347,7 +365,13 @@ pub struct ChannelCtl {
     // (`early::run`).
     pub run_from: AtomicU64,
     pub run_end: AtomicU64,
-    _pad3: [u64; 6],
+    /// Where the sender's next program goes on: position, and how many entries, which chain and how
+    /// many messages are before that (`world`).
+    pub tx_pos: AtomicU64,
+    pub tx_seq: AtomicU64,
+    pub tx_chain: AtomicU64,
+    pub tx_msgs: AtomicU64,
+    _pad3: [u64; 2],
 }
 
 /// Directory entry: which pool chunk holds chunk number `n` of a channel. Written by the sender.
@@ -466,7 +490,26 @@ impl Segment {
         file.set_len(geo.total_bytes())?;
         let fd = OwnedFd::from(file);
         let seg = Self::map_sized(fd.as_fd(), geo)?;
-        let header = seg.base.as_ptr().cast::<JobHeader>();
+        seg.describe(node, ft, cores);
+        Ok((fd, seg))
+    }
+
+    /// Makes the segment of a job of one rank, without protection, in memory of this process alone.
+    pub fn create_alone() -> Result<Self, SegmentError> {
+        let geo = Geometry { det_words: LEAST_DET_WORDS, ..Geometry::new(1, ALONE_LOG_BYTES) };
+        let total = geo.total_bytes() as usize;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping of no file at an address the kernel picks.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), total, prot, flags, -1, 0) };
+        let seg = Self::mapped(at, geo, total)?;
+        seg.describe(0, 0, 1);
+        Ok(seg)
+    }
+
+    /// Fills the header of a new segment.
+    fn describe(&self, node: u32, ft: u32, cores: u32) {
+        let (header, geo) = (self.base.as_ptr().cast::<JobHeader>(), self.geo);
         // SAFETY: the mapping is at least a page long, fresh and not shared with anybody yet.
         unsafe {
             (*header).version = VERSION;
@@ -478,11 +521,19 @@ impl Segment {
             (*header).magic = MAGIC;
         }
         if node != 0 {
-            (0..geo.ranks).for_each(|r| seg.rank(r).home.store(node, Ordering::Relaxed));
+            (0..geo.ranks).for_each(|r| self.rank(r).home.store(node, Ordering::Relaxed));
         }
-        seg.header().ft.store(ft, Ordering::Relaxed);
-        seg.header().cores.store(cores, Ordering::Release);
-        Ok((fd, seg))
+        self.header().ft.store(ft, Ordering::Relaxed);
+        self.header().cores.store(cores, Ordering::Release);
+    }
+
+    fn mapped(at: *mut libc::c_void, geo: Geometry, total: usize) -> Result<Self, SegmentError> {
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        let base = NonNull::new(at.cast())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+        Ok(Segment { base, geo, total })
     }
 
     /// Maps an existing segment (rank). Nothing in it is trusted beyond the checked geometry.
@@ -535,12 +586,7 @@ impl Segment {
         let at = unsafe {
             libc::mmap(std::ptr::null_mut(), total, prot, libc::MAP_SHARED, fd.as_raw_fd(), 0)
         };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error().into());
-        }
-        let base = NonNull::new(at.cast())
-            .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
-        Ok(Segment { base, geo, total })
+        Self::mapped(at, geo, total)
     }
 
     /// The sizes of this segment.

@@ -60,6 +60,17 @@ struct Tx {
     base: *mut u8,
 }
 
+impl Tx {
+    /// Lets the rank's next program go on from here.
+    #[inline]
+    fn hand_on(&self) {
+        self.ctl.tx_pos.store(self.pos, Relaxed);
+        self.ctl.tx_seq.store(self.seq, Relaxed);
+        self.ctl.tx_chain.store(self.chain, Relaxed);
+        self.ctl.tx_msgs.store(self.msgs, Relaxed);
+    }
+}
+
 /// Chunks that are made ready ahead of their use.
 const READY_CHUNKS: usize = 4;
 /// Bytes that are made ready at once: some 10 us.
@@ -110,6 +121,8 @@ pub struct SendLog {
     behind: u64,
     /// The function that the program calls, for reports.
     call: &'static str,
+    /// Number of the program, where entries have it.
+    world: u32,
     scratch: Vec<u8>,
 }
 
@@ -138,10 +151,26 @@ impl SendLog {
             ready: (0, 0),
             behind: 0,
             call: "",
+            world: 0,
             scratch: Vec::new(),
         };
         log.rebuild();
         log
+    }
+
+    /// The rank's program number `world` goes on where the one before it ended.
+    pub fn follow(&mut self, world: u32) {
+        self.world = world << entry::WORLD_SHIFT;
+        for tx in &mut self.tx {
+            (tx.pos, tx.seq) = (tx.ctl.tx_pos.load(Relaxed), tx.ctl.tx_seq.load(Relaxed));
+            (tx.chain, tx.msgs) = (tx.ctl.tx_chain.load(Relaxed), tx.ctl.tx_msgs.load(Relaxed));
+        }
+        self.rebuild();
+    }
+
+    /// Lets the rank's next program go on from here, on all channels.
+    pub fn hand_on(&self) {
+        self.tx.iter().for_each(Tx::hand_on);
     }
 
     /// Derives what hangs on the segment's state, after a start or restore.
@@ -253,7 +282,8 @@ impl SendLog {
                 Step::Entry(frag) => {
                     let first = if msg.started { 0 } else { entry::FIRST };
                     let last = if msg.done + frag == msg.env.len { entry::LAST } else { 0 };
-                    (frag, msg.env.flags | first | last, entry::entry_bytes(frag), msg.env)
+                    let flags = self.world | msg.env.flags | first | last;
+                    (frag, flags, entry::entry_bytes(frag), msg.env)
                 }
             };
             let pad = flags & entry::PAD != 0;
@@ -270,11 +300,11 @@ impl SendLog {
                 }
             }
             msg.done += frag;
-            if msg.done < msg.env.len {
-                return Ok(Append::Part);
+            if msg.done == msg.env.len {
+                self.count_message(dst, msg.env.len);
             }
-            self.count_message(dst, msg.env.len);
-            return Ok(Append::Whole);
+            self.tx[dst as usize].hand_on();
+            return Ok(if msg.done < msg.env.len { Append::Part } else { Append::Whole });
         }
     }
 

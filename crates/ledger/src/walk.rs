@@ -12,7 +12,8 @@ use crate::segment::Segment;
 use crate::sendlog::dir_index;
 
 /// All flags that an entry may bear in a stream between nodes.
-const FLAGS: u32 = entry::FIRST | entry::LAST | entry::SYNC | entry::PAD | entry::CALLS;
+const FLAGS: u32 =
+    entry::FIRST | entry::LAST | entry::SYNC | entry::PAD | entry::CALLS | entry::WORLD_MASK;
 
 /// An entry: its header, checked against the place it stands in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -403,7 +403,7 @@ fn keep_frozen(
     let state = ctl.state.load(Ordering::Acquire);
     let caller = ctl.pid.load(Ordering::Acquire);
     let family = frozen.pids();
-    let called = state == segment::STATE_RUNNING;
+    let called = [segment::STATE_RUNNING, segment::STATE_LEFT].contains(&state);
     if let Some(why) = obstacle(order, called.then_some(caller), &family) {
         frozen.release()?;
         return Err(why);
@@ -435,6 +435,9 @@ fn keep_frozen(
         acked: acked(&order.segment, order.rank),
         output: pipes.output,
         input: pipes.input,
+        world: ctl.world.load(Ordering::Acquire),
+        told_alone: ctl.told_alone.load(Ordering::Acquire),
+        next: if called { Vec::new() } else { handed_on(&order.segment, order.rank) },
     };
     let before = begun.ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let shot = keep(&mut frozen, order, begun, tracker, &meta);
@@ -465,6 +468,19 @@ fn ask(frozen: &Frozen, tell: &impl Fn(Report)) -> Result<GoOn, CheckpointError>
         // It is dead or the daemon is ending.
         Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => Err(CheckpointError::Dead),
     }
+}
+
+/// Where the next program of a rank goes on in its streams.
+fn handed_on(segment: &Segment, rank: u32) -> Vec<[u64; 6]> {
+    let of = |other| {
+        let (from, to) = (segment.channel(other, rank), segment.channel(rank, other));
+        let words = [&from.rx_pos, &from.rx_seq];
+        let words = words.into_iter().chain([&to.tx_pos, &to.tx_seq, &to.tx_chain, &to.tx_msgs]);
+        let mut next = [0; 6];
+        next.iter_mut().zip(words).for_each(|(n, word)| *n = word.load(Ordering::Acquire));
+        next
+    };
+    (0..segment.geometry().ranks).map(of).collect()
 }
 
 /// Says what of the process belongs to its place here, and is another at the next.

@@ -361,6 +361,11 @@ impl Crew {
         address.copied().ok_or_else(|| io::Error::other(format!("nobody listens for node {node}")))
     }
 
+    /// How much is in the log that daemons of this machine write to.
+    pub fn log_bytes(&self) -> u64 {
+        std::fs::metadata(self.folder.join(home::LOG)).map_or(0, |log| log.len())
+    }
+
     /// Starts the daemon of a node, which reaches the controller through `gateway` if there is one:
     /// which start of that, and where.
     pub fn start(

@@ -69,10 +69,15 @@ const REMOVALS: u32 = 100;
 /// Why a job's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    #[error("neither EYRIE_HOME nor HOME is set")]
+    #[error("neither EYRIE_HOME nor HOME is set: set EYRIE_HOME to a folder that you can write to")]
     NoHome,
     #[error("{0}: {1}")]
     Io(PathBuf, io::Error),
+    #[error(
+        "cannot keep jobs in {0}: {1}; set EYRIE_HOME to a folder that you can write to, by an \
+         absolute path"
+    )]
+    Unusable(PathBuf, io::Error),
     #[error("no free job name found in {0}")]
     NoName(PathBuf),
     #[error("no job '{0}' (see `eyrie ps`)")]
@@ -156,10 +161,14 @@ fn random_id() -> String {
 
 /// Makes the folder of a new job and takes its lock.
 pub fn create(home: &Path) -> Result<JobFolder, HomeError> {
+    let unusable = |error| match error {
+        HomeError::Io(path, error) => HomeError::Unusable(path, error),
+        error => error,
+    };
     let jobs = home.join(JOBS);
-    private_dir(&jobs)?;
+    private_dir(&jobs).map_err(unusable)?;
     for _ in 0..64 {
-        if let Some(folder) = create_as(&jobs, random_id())? {
+        if let Some(folder) = create_as(&jobs, random_id()).map_err(unusable)? {
             return Ok(folder);
         }
     }
@@ -332,7 +341,8 @@ pub fn is_alive(folder: &Path) -> bool {
     is_held(&folder.join(LOCK))
 }
 
-fn entry(path: PathBuf) -> Option<JobEntry> {
+/// The job whose folder that is.
+pub fn entry(path: PathBuf) -> Option<JobEntry> {
     let id = path.file_name()?.to_str()?.to_string();
     let created = fs::metadata(path.join(LOCK)).or_else(|_| fs::metadata(&path));
     let created = created.and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);

@@ -5,6 +5,7 @@
 //! and files. They talk by messages (`eyrie_control::node`). `serve` is the daemon around them.
 
 mod agent;
+mod another_mpi;
 pub mod at_rest;
 mod calls;
 mod checkpoint;

@@ -252,6 +252,11 @@ impl Tape {
         self.differed.take()
     }
 
+    /// Whether there is an unfinished line.
+    pub fn is_unfinished(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// What is left of an unfinished line.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
         let rest = std::mem::take(&mut self.pending);

@@ -2,7 +2,7 @@
 
 use object::Endianness;
 use object::elf;
-use object::read::elf::{Dyn, FileHeader};
+use object::read::elf::{Dyn, FileHeader, Sym as _};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -97,6 +97,43 @@ pub fn check_mpi(path: &Path) -> Result<(), ProgramError> {
         }
     }
     Ok(())
+}
+
+/// Functions `MPIX_*` that a program needs and Eyrie's library (in `lib`) has not. Of what other
+/// libraries have nothing is known.
+pub fn missing_extensions(path: &Path, lib: Option<&Path>) -> Vec<String> {
+    let symbols = |path: &Path, defined: bool| -> Vec<String> {
+        let file = std::fs::File::open(path).ok();
+        let found = file.and_then(|file| extensions(&object::ReadCache::new(file), defined));
+        found.unwrap_or_default()
+    };
+    let needed = symbols(path, false);
+    if needed.is_empty() {
+        return needed;
+    }
+    let have = lib.map_or_else(Vec::new, |lib| symbols(&lib.join("libmpi.so.12"), true));
+    needed.into_iter().filter(|name| !have.contains(name)).collect()
+}
+
+/// Dynamic symbols that begin with MPIX or PMPIX, and are defined, or needed.
+fn extensions<'a>(data: impl object::ReadRef<'a>, defined: bool) -> Option<Vec<String>> {
+    if data.len().ok()? > MAX_LOOK_BYTES {
+        return None;
+    }
+    let header = elf::FileHeader64::<Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let symbols = header.sections(endian, data).ok()?;
+    let symbols = symbols.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
+    let mut names = Vec::new();
+    for symbol in symbols.iter() {
+        let name = symbols.symbol_name(endian, symbol).ok()?;
+        let extends = name.starts_with(b"MPIX_") || name.starts_with(b"PMPIX_");
+        let weak = symbol.st_bind() == elf::STB_WEAK;
+        if extends && symbol.is_undefined(endian) != defined && (defined || !weak) {
+            names.push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    Some(names)
 }
 
 /// DT_NEEDED of a 64-bit little-endian ELF file. Anything odd gives `None`.

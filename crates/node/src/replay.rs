@@ -60,6 +60,16 @@ pub(crate) fn reset_control(segment: &Segment, rank: u32, from: &Meta) {
     for (source, front) in (0..ranks).zip(&from.front) {
         segment.channel(source, rank).front.store(*front, Ordering::Relaxed);
     }
+    ctl.world.store(from.world, Ordering::Relaxed);
+    ctl.told_alone.store(from.told_alone, Ordering::Relaxed);
+    for other in 0..ranks {
+        // What a program in MPI knows of its streams is in its memory.
+        let next = from.next.get(other as usize).copied().unwrap_or_default();
+        let (source, to) = (segment.channel(other, rank), segment.channel(rank, other));
+        let words = [&source.rx_pos, &source.rx_seq].into_iter();
+        let words = words.chain([&to.tx_pos, &to.tx_seq, &to.tx_chain, &to.tx_msgs]);
+        words.zip(next).for_each(|(word, next)| word.store(next, Ordering::Relaxed));
+    }
     ctl.incarnation.fetch_add(1, Ordering::Release);
     if ctl.incarnation.load(Ordering::Relaxed) > 1 {
         // A rank restored inside its sleep finds its doorbell changed; the others look at

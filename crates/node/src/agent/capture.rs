@@ -279,14 +279,17 @@ impl Agent {
         generation: u32,
         why: NotThere,
     ) {
-        let NotThere { text, lasting } = why;
+        let NotThere { text, lasting, lost } = why;
         self.remove_images(rank, &[generation]);
         let r = self.rank(rank);
         r.capturing = None;
         // The next image must not build on this one.
         r.tracker = None;
         self.let_rank_go(rank);
-        let result = CheckpointResult::Failed { text, lasting };
+        let result = match lost {
+            true => CheckpointResult::NoPartner(text),
+            false => CheckpointResult::Failed { text, lasting },
+        };
         self.say(FromNode::CheckpointOver { rank, start, generation, result });
     }
 

@@ -105,9 +105,12 @@ impl Agent {
     /// A shell that waited for the program tells by its exit code which signal killed it.
     fn death_behind(&self, rank: u32, pid: libc::pid_t, death: Death, said: &Said) -> Death {
         const SHELL_SIGNAL_BASE: i32 = 128;
-        let caller = self.segment.rank(rank).pid.load(Ordering::Acquire);
+        let ctl = self.segment.rank(rank);
+        let left = ctl.state.load(Ordering::Acquire) == segment::STATE_LEFT;
+        let in_mpi = *said == Said::Running && !left;
+        let caller = ctl.pid.load(Ordering::Acquire);
         match death {
-            Death::Exit(code @ 129..=192) if *said == Said::Running && caller != pid as u32 => {
+            Death::Exit(code @ 129..=192) if in_mpi && caller != pid as u32 => {
                 Death::Signal(code - SHELL_SIGNAL_BASE)
             }
             own => own,
@@ -118,7 +121,7 @@ impl Agent {
     pub(super) fn said(&self, rank: u32) -> Said {
         let ctl = self.segment.rank(rank);
         match ctl.state.load(Ordering::Acquire) {
-            segment::STATE_RUNNING => Said::Running,
+            segment::STATE_RUNNING | segment::STATE_LEFT | segment::STATE_JOINING => Said::Running,
             segment::STATE_ABORTED => Said::Aborted {
                 code: ctl.exit_code.load(Ordering::Acquire) as i32,
                 text: ctl.text(),

@@ -10,7 +10,7 @@ use super::{Agent, Msg};
 use crate::{futex, reap};
 use eyrie_control::Meta;
 use eyrie_control::node::Determinants;
-use eyrie_ledger::segment::Segment;
+use eyrie_ledger::segment::{self, Segment};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,9 +49,10 @@ impl Watch {
             let word = &segment.rank(rank).alive;
             while !over.load(Ordering::SeqCst) {
                 let now = word.load(Ordering::SeqCst);
+                // Again for each: a rank may run several programs, one after the other.
                 if now & libc::FUTEX_OWNER_DIED != 0 {
+                    note_end(&segment, rank);
                     let _ = tell.send(Msg::Ending { rank, start, looks: 0 });
-                    return;
                 }
                 futex::wait(word, now, SLEEP);
             }
@@ -59,6 +60,16 @@ impl Watch {
         let thread = std::thread::Builder::new().name(String::from("eyrie-alive"));
         thread.stack_size(STACK_BYTES).spawn(wait)?;
         Ok(watch)
+    }
+}
+
+/// A program that is on its way out by itself (`_exit`) has left MPI as one that called `exit` has.
+fn note_end(segment: &Segment, rank: u32) {
+    let ctl = segment.rank(rank);
+    let pid = ctl.pid.load(Ordering::Acquire) as libc::pid_t;
+    if reap::exits(pid) {
+        let (from, to) = (segment::STATE_RUNNING, segment::STATE_LEFT);
+        let _ = ctl.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
@@ -152,7 +163,35 @@ impl Agent {
                 self.tell_later(Msg::Ending { rank, start, looks: looks + 1 });
             }
             // How it ends by itself, or that only a thread has ended, its pidfd tells.
-            Err(_) => {}
+            Err(_) => self.program_ends(rank, start, looks),
+        }
+    }
+
+    /// The same of a program that the rank's first process, which goes on, had started: if it was
+    /// killed in MPI, the rank was. (A shell is given the time to end by itself, and tell why.)
+    fn program_ends(&mut self, rank: u32, start: u64, looks: u32) {
+        let Some(pid) = self.proc(rank, start).map(|proc| proc.pid) else { return };
+        let ctl = self.segment.rank(rank);
+        let program = ctl.pid.load(Ordering::Acquire) as libc::pid_t;
+        let state = ctl.state.load(Ordering::Acquire);
+        let in_mpi = [segment::STATE_RUNNING, segment::STATE_JOINING].contains(&state);
+        if !in_mpi || program == pid || program == 0 || reap::born(program).is_some() {
+            return;
+        }
+        if looks < LOOKS {
+            return self.tell_later(Msg::Ending { rank, start, looks: looks + 1 });
+        }
+        tracing::info!(rank, program, "it was killed in MPI, and what had started it goes on");
+        // SAFETY: our own child, not collected yet.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+
+    /// Programs that were killed in `MPI_Init`, before their end could be marked.
+    pub(super) fn look_at_programs(&mut self) {
+        for rank in 0..self.size() {
+            let Some(proc) = &self.ranks[rank as usize].proc else { continue };
+            let start = proc.start;
+            self.program_ends(rank, start, 0);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Looking at the control blocks of the ranks: what they say, and how they are.
 
 use super::{Agent, Replay};
+use crate::another_mpi;
 use crate::cores;
 use crate::memory;
 use crate::reap;
@@ -15,6 +16,10 @@ use std::time::Duration;
 const WATCH: Duration = Duration::from_millis(100);
 /// The same when nothing is expected.
 const IDLE: Duration = Duration::from_secs(2);
+/// How often it is looked for another MPI library while no rank has called ours: so often soon, and
+/// at most.
+const SOON_LOOKS: u32 = 100;
+const MOST_LOOKS: u32 = 400;
 
 impl Agent {
     /// How long the main loop may sleep.
@@ -25,13 +30,43 @@ impl Agent {
             || self.is_restless()
             || !self.early.is_empty()
             || self.ranks.iter().any(|r| r.replay != Replay::No)
+            || (self.mpi_looks < SOON_LOOKS && self.awaits_init())
             || (0..self.spec.size).any(pressed);
         if watched { WATCH } else { IDLE }
+    }
+
+    /// Whether no process of a rank here has called `MPI_Init`, and none has another MPI.
+    fn awaits_init(&self) -> bool {
+        let calls = |rank| self.segment.rank(rank).state.load(Ordering::Relaxed) != 0;
+        let mut here = (0u32..).zip(&self.ranks).filter(|(_, r)| r.proc.is_some()).peekable();
+        self.mpi_looks < MOST_LOOKS && here.peek().is_some() && !here.any(|(rank, _)| calls(rank))
+    }
+
+    /// Tells of programs that have another MPI, which leaves each of them alone.
+    fn look_for_another_mpi(&mut self) {
+        if !self.awaits_init() {
+            return;
+        }
+        self.mpi_looks += 1;
+        let own = self.place.prefix.lib.as_deref();
+        let mut pids = self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid));
+        let Some((program, library)) = pids.find_map(|pid| another_mpi::of(pid, own)) else {
+            return;
+        };
+        self.mpi_looks = MOST_LOOKS;
+        let text = format!(
+            "{program} uses another MPI library, {library}, which knows nothing of this job: each \
+             process takes itself for a job of one rank, and none is protected. Build it with \
+             eyrie's mpicc, or without an RPATH to that library; for mpi4py set MPI4PY_LIBMPI, or \
+             install it with MPICC=mpicc"
+        );
+        self.say(FromNode::Tells { text });
     }
 
     /// Called when that time is over.
     pub(super) fn tick(&mut self) {
         self.look();
+        self.look_for_another_mpi();
         if self.is_restless() {
             self.tend_all_standing();
         }
@@ -44,6 +79,7 @@ impl Agent {
     /// Looks at all control blocks after a bell.
     pub(super) fn look(&mut self) {
         self.mark_early();
+        self.look_at_programs();
         for rank in 0..self.size() {
             let Some(proc) = &self.ranks[rank as usize].proc else { continue };
             let (start, told) = (proc.start, proc.said);

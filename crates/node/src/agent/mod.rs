@@ -327,6 +327,8 @@ pub(crate) struct Agent {
     /// Ranks that were here when they were told to leave for good.
     vacated: Vec<u32>,
     going: going::Going,
+    /// How often it was looked whether a program has another MPI.
+    mpi_looks: u32,
 }
 
 /// Handle by which tasks reach the node.
@@ -390,6 +392,7 @@ impl Agent {
                 work: None,
                 going: going::Going::default(),
                 watch,
+                mpi_looks: 0,
                 place,
                 spec,
             })

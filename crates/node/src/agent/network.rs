@@ -13,7 +13,7 @@ use crate::membership::Member;
 use crate::points;
 use crate::pour::{self, Poured};
 use crate::sealing;
-use crate::store::{self, Identity, Members, TurnedAway};
+use crate::store::{self, Identity, Members, StoreError, TurnedAway};
 use crate::units;
 use crate::vault::Door;
 use eyrie_control::node::{Choice, Determinants, FromNode, Held, NotCopied, Peer, Unreached};
@@ -85,11 +85,33 @@ pub(crate) struct NotThere {
     pub text: String,
     /// A later attempt would fail for the same reason.
     pub lasting: bool,
+    /// As the other node is lost, or seems to be.
+    pub lost: bool,
 }
 
 impl NotThere {
     pub(super) fn once(why: impl ToString) -> NotThere {
-        NotThere { text: why.to_string(), lasting: false }
+        NotThere { text: why.to_string(), lasting: false, lost: false }
+    }
+
+    /// An image was not brought to this node.
+    fn of(partner: u32, error: &StoreError) -> NotThere {
+        use std::io::ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,
+        };
+        let breaks =
+            [BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof];
+        match error {
+            StoreError::NoMember(_) => NotThere {
+                text: format!("node {partner}, where its copy was to go, is no longer there"),
+                lasting: false,
+                lost: true,
+            },
+            error => NotThere {
+                lost: matches!(error, StoreError::Io(e) if breaks.contains(&e.kind())),
+                ..NotThere::once(format!("its copy on node {partner}: {error}"))
+            },
+        }
     }
 }
 
@@ -290,7 +312,7 @@ impl Agent {
                 }
                 store::Client::connect_noted(&own, &members, partner, &calls)
                     .and_then(|mut client| put_all(&mut client, &images, rank, generations))
-                    .map_err(|e| NotThere::once(format!("its copy on node {partner}: {e}")))
+                    .map_err(|error| NotThere::of(partner, &error))
             });
             let taken = Box::new(taken);
             let _ = tell.send(Msg::Copied { rank, start, generation, taken, result });
@@ -452,7 +474,7 @@ pub(super) enum MoveError {
 /// Its processes cannot run there.
 fn unfit(partner: u32, why: &str) -> NotThere {
     let text = format!("it cannot move to node {partner}: {why}");
-    NotThere { text, lasting: true }
+    NotThere { text, lasting: true, lost: false }
 }
 
 /// Brings the files of images to another node.

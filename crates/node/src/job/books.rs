@@ -248,7 +248,7 @@ impl Job {
             start: self.start,
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
-            output_differences: self.output_differences,
+            output_differences: self.talk.differences,
             malformed: self.malformed,
             exit_code: self.exit_code,
             saves: self.saves,

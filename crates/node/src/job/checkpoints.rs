@@ -42,6 +42,7 @@ impl Job {
         self.tend_halt();
         self.tend_scrub();
         self.tend_input();
+        self.forward_unfinished();
         if self.monitor.running() {
             self.tend_troubles();
             self.tend_repeated();
@@ -88,7 +89,7 @@ impl Job {
             .min(self.next_swap())
             .min(self.next_trouble())
             .min(self.next_repeated());
-        let others = others.min(self.next_input());
+        let others = others.min(self.next_input()).min(self.next_unfinished());
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(others)
     }
 
@@ -176,6 +177,17 @@ impl Job {
                 self.checkpoint_failed(rank, generation, text, lasting);
                 self.image_stands(rank, generation, None);
             }
+            CheckpointResult::NoPartner(text) => {
+                self.remove_files(&[(rank, generation)]);
+                // That the node is lost is told, if it is. If it is not, this comes again.
+                let again = self.rank(rank).partnerless == Some(text.clone());
+                self.rank(rank).partnerless = Some(text.clone());
+                match again {
+                    true => self.checkpoint_failed(rank, generation, text, false),
+                    false => self.checkpoint_missed(rank, generation, text),
+                }
+                self.image_stands(rank, generation, None);
+            }
             // Those who wait for it are served after the recovery.
             CheckpointResult::Died => {}
         }
@@ -203,6 +215,7 @@ impl Job {
         let r = self.rank(rank);
         r.reason = None;
         r.failures = Failures::default();
+        r.partnerless = None;
         r.latest = Some(Latest { at: Moment::now(), taken });
         // Gives up what no kept checkpoint of the rank needs.
         let Point { need, det_pos, .. } = r.retention.floor().clone();
@@ -280,6 +293,18 @@ impl Job {
     pub(super) fn forget_images(&mut self, rank: u32) {
         let files = self.rank(rank).retention.files();
         self.remove_images(rank, files);
+    }
+
+    /// There is none for a reason that is told of elsewhere.
+    fn checkpoint_missed(&mut self, rank: u32, generation: u32, reason: String) {
+        self.rank(rank).failures.one_more(false);
+        let mut event = self.event(EventKind::CheckpointFailed);
+        event.rank = Some(rank);
+        event.generation = Some(generation);
+        event.text = reason.clone();
+        self.log_event(event);
+        let answer = NodeMsg::CheckpointFailed { rank, reason };
+        self.answer_asks(rank, Some(generation), &answer);
     }
 
     pub(super) fn checkpoint_failed(

@@ -7,21 +7,30 @@ use super::journal;
 use super::nodes::State;
 use super::{Job, Msg, Node};
 use crate::crew::{Crew, Daemon};
+use crate::home;
+use crate::monitor::signal_name;
 use crate::outlet::Outlet;
 use crate::pipes;
+use crate::reap;
 use crate::recovery::Input;
 use crate::units;
-use eyrie_control::NodeMsg;
 use eyrie_control::message::Host;
 use eyrie_control::node::ToNode;
-use std::io;
+use eyrie_control::{Death, NodeMsg};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Most nodes that a job may have had: their addresses end there (`netns`).
 const MAX_NODES: u32 = 250;
+/// Most of a log that a daemon's last word is looked for in.
+const MOST_LOG_BYTES: u64 = 1 << 20;
 
 /// Where a node is to be: on which host, or here; in which cluster, or in each in turn; and what it
 /// fails together with, if that was said.
@@ -46,9 +55,10 @@ pub(crate) fn start_daemon(
     gateway: Option<(u64, SocketAddr)>,
     tell: &UnboundedSender<Msg>,
 ) -> io::Result<Daemon> {
+    let log = (crew.folder.join(home::LOG), crew.log_bytes());
     let daemon = crew.start(node, epoch, gateway)?;
     let pidfd = pipes::watch(daemon.pidfd.try_clone()?, Interest::READABLE)?;
-    let (tell, guest) = (tell.clone(), daemon.guest());
+    let (tell, guest, end) = (tell.clone(), daemon.guest(), Arc::clone(&daemon.pidfd));
     tokio::task::spawn_local(async move {
         if pidfd.readable().await.is_err() {
             return;
@@ -57,10 +67,31 @@ pub(crate) fn start_daemon(
             Some(guest) => tokio::task::spawn_blocking(move || guest.why()).await.ok(),
             None => None,
         };
-        let why = why.unwrap_or_else(|| String::from("its daemon ended"));
+        let why = why.unwrap_or_else(|| why_ended(&end, &log));
         let _ = tell.send(Msg::Gone { node, epoch, why });
     });
     Ok(daemon)
+}
+
+/// Why a daemon of this machine has ended: its last word, in what was written to the log since it
+/// was started, or how it ended.
+fn why_ended(pidfd: &OwnedFd, (log, from): &(PathBuf, u64)) -> String {
+    let said = File::open(log).and_then(|mut log| {
+        let mut bytes = Vec::new();
+        log.seek(SeekFrom::Start(*from))?;
+        log.take(MOST_LOG_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    });
+    let said = said.unwrap_or_default();
+    let words = said.lines().rev().find_map(|line| line.strip_prefix("eyrie: "));
+    match (reap::peek(pidfd), words) {
+        (Ok(Some(Death::Signal(signal))), _) => {
+            format!("its daemon died of {}", signal_name(signal))
+        }
+        (_, Some(words)) => format!("its daemon ended: {words}"),
+        (Ok(Some(Death::Exit(code))), None) => format!("its daemon ended with code {code}"),
+        _ => String::from("its daemon ended"),
+    }
 }
 
 impl Job {
@@ -333,5 +364,39 @@ impl Job {
             a.outlet.send(&NodeMsg::Done);
         });
         self.awaited.retain(|a| !a.nodes.is_empty() && !a.outlet.is_closed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    /// What is told of a daemon that does this, as it writes to a log in which others have written.
+    fn told(script: &str) -> String {
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        log.write_all(b"eyrie: of another one\n").unwrap();
+        let from = log.as_file().metadata().unwrap().len();
+        let mut command = std::process::Command::new("sh");
+        let append = File::options().append(true).open(log.path()).unwrap();
+        command.args(["-c", script]).stderr(append);
+        let mut child = command.spawn().unwrap();
+        let pidfd = crate::spawn::pidfd(child.id() as libc::pid_t).unwrap();
+        rustix::event::poll(
+            &mut [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)],
+            None,
+        )
+        .unwrap();
+        let why = why_ended(&pidfd, &(log.path().to_path_buf(), from));
+        child.wait().unwrap();
+        why
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_come_up_gives_its_reason() {
+        let says = "echo 2026 INFO >&2; echo 'eyrie: storage: No space left' >&2; exit 1";
+        assert_eq!(told(says), "its daemon ended: storage: No space left");
+        assert_eq!(told("exit 3"), "its daemon ended with code 3");
+        assert_eq!(told("kill -9 $$"), "its daemon died of SIGKILL");
     }
 }

@@ -258,6 +258,9 @@ struct Rank {
     retention: Retention,
     latest: Option<Latest>,
     reason: Option<String>,
+    /// Why the last one is on no other node, if for want of that.
+    #[serde(skip)]
+    partnerless: Option<String>,
     failures: Failures,
     /// Generation under way.
     capturing: Option<u32>,
@@ -394,7 +397,7 @@ pub struct Job {
     start: u64,
     recoveries: u64,
     rollbacks: u64,
-    output_differences: u64,
+    talk: output::Talk,
     pub malformed: u64,
     exit_code: Option<i32>,
     over: Rc<Notify>,
@@ -500,7 +503,7 @@ impl Job {
             start: 0,
             recoveries: 0,
             rollbacks: 0,
-            output_differences: 0,
+            talk: output::Talk::default(),
             malformed: 0,
             exit_code: None,
             over: Rc::new(Notify::new()),
@@ -761,6 +764,7 @@ impl Rank {
             retention: Retention::new(ranks),
             latest: None,
             reason: None,
+            partnerless: None,
             failures: Failures::default(),
             capturing: None,
             captured: 0,

@@ -444,6 +444,7 @@ impl Job {
             FromNode::Judged(judgement) => self.judged(&judgement),
             FromNode::Stuck { text } => self.stuck(text),
             FromNode::Failed { text } => self.fatal(text),
+            FromNode::Tells { text } => self.say_once(text),
             FromNode::Joined { pid, link, store } => self.joined(node, pid, link, store),
             FromNode::Held(held) => self.held(node, held),
             FromNode::Copied { rank, generations, to, error } => {

@@ -8,7 +8,22 @@ use crate::output::{Difference, HISTORY_BYTES, Tape};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg, Stream};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How long nothing more comes of a line that is forwarded before it ends.
+const QUIET: Duration = Duration::from_millis(30);
+
+/// What is known of what ranks print, and of what was said of them.
+#[derive(Default)]
+pub(super) struct Talk {
+    /// Since when nothing has come of unfinished lines, by rank and stream.
+    unfinished: BTreeMap<(u32, usize), Instant>,
+    /// Where ranks that repeated themselves printed something else.
+    pub differences: u64,
+    /// Lines of nodes that the user has had.
+    once: BTreeSet<String>,
+}
 
 /// What is remembered of each stream of a rank of this job.
 pub(super) fn tape(spec: &JobSpec) -> Tape {
@@ -99,9 +114,11 @@ impl Job {
         self.note_tape(rank, stream, || Played::Feed(bytes.to_vec()));
         let tape = &mut self.ranks[rank as usize].tapes[stream as usize];
         let fed = tape.feed(bytes);
+        let unfinished = tape.is_unfinished();
         if let Some(difference) = tape.differed() {
             self.printed_otherwise(rank, stream, &difference);
         }
+        self.note_unfinished(rank, stream, unfinished);
         match fed {
             Ok(Some(lines)) => self.forward(rank, stream, &lines),
             Ok(None) => {}
@@ -119,14 +136,14 @@ impl Job {
     /// A rank that repeats itself wrote something else, which is left out.
     fn printed_otherwise(&mut self, rank: u32, stream: Stream, difference: &Difference) {
         let text = difference.describe(stream);
-        if self.output_differences == 0 {
+        if self.talk.differences == 0 {
             self.say(format!(
                 "rank {rank} repeats itself, but its {text}\nwhat was printed stays, and the lines \
                  that ranks repeat are left out; --strict-output makes this an error (not said \
                  again in this job)"
             ));
         }
-        self.output_differences += 1;
+        self.talk.differences += 1;
         let mut event = self.event(EventKind::OutputDiffers);
         (event.rank, event.text) = (Some(rank), text);
         self.log_event(event);
@@ -182,9 +199,45 @@ impl Job {
         }
     }
 
+    /// A node knows something that the user is to know.
+    pub(super) fn say_once(&mut self, text: String) {
+        if self.talk.once.insert(text.clone()) {
+            self.say(text);
+        }
+    }
+
+    fn note_unfinished(&mut self, rank: u32, stream: Stream, is: bool) {
+        let key = (rank, stream as usize);
+        match is {
+            true => drop(self.talk.unfinished.insert(key, Instant::now())),
+            false => drop(self.talk.unfinished.remove(&key)),
+        }
+    }
+
+    /// How long until an unfinished line is forwarded, as nothing more of it comes.
+    pub(super) fn next_unfinished(&self) -> Duration {
+        let left = |since: &Instant| QUIET.saturating_sub(since.elapsed());
+        self.talk.unfinished.values().map(left).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Forwards unfinished lines of which nothing more has come for a moment: prompts.
+    pub(super) fn forward_unfinished(&mut self) {
+        let quiet: Vec<u32> = self
+            .talk
+            .unfinished
+            .iter()
+            .filter(|(_, since)| since.elapsed() >= QUIET)
+            .map(|((rank, _), _)| *rank)
+            .collect();
+        for rank in quiet {
+            self.flush_output(rank);
+        }
+    }
+
     /// The unfinished last lines of a rank.
     pub(super) fn flush_output(&mut self, rank: u32) {
         for stream in [Stream::Stdout, Stream::Stderr] {
+            self.talk.unfinished.remove(&(rank, stream as usize));
             if let Some(rest) = self.ranks[rank as usize].tapes[stream as usize].flush() {
                 self.note_tape(rank, stream, || Played::Flush);
                 self.forward(rank, stream, &rest);

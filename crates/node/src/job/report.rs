@@ -181,7 +181,7 @@ impl Job {
             unprotected_reason: self.unprotected.clone(),
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
-            output_differences: self.output_differences,
+            output_differences: self.talk.differences,
             malformed_frames: self.malformed
                 + self.crew.as_ref().map_or(0, |c| c.turned_away.now().total()),
             saved_to: self.saved_to(),

@@ -145,7 +145,7 @@ impl Job {
         (self.epoch, self.placement, self.planned) = (books.epoch, books.placement, books.planned);
         (self.unprotected, self.start) = (books.unprotected, books.start);
         (self.recoveries, self.rollbacks) = (books.recoveries, books.rollbacks);
-        self.output_differences = books.output_differences;
+        self.talk.differences = books.output_differences;
         (self.malformed, self.exit_code) = (books.malformed, books.exit_code);
         self.leaves = books.leaves;
         self.halt.take_over(books.halt);

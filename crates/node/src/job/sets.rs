@@ -150,7 +150,9 @@ impl Job {
     ) {
         let why = match &result {
             CheckpointResult::Taken(_) => None,
-            CheckpointResult::Failed { text, .. } => Some(format!("rank {rank}: {text}")),
+            CheckpointResult::Failed { text, .. } | CheckpointResult::NoPartner(text) => {
+                Some(format!("rank {rank}: {text}"))
+            }
             CheckpointResult::Died => Some(format!("rank {rank}: it did not come to stand")),
         };
         let Some(set) = self.taking(generation) else {

@@ -289,7 +289,7 @@ impl Job {
         set.left.remove(&rank);
         match result {
             CheckpointResult::Taken(taken) => drop(set.taken.insert(rank, taken)),
-            CheckpointResult::Failed { text, .. } => {
+            CheckpointResult::Failed { text, .. } | CheckpointResult::NoPartner(text) => {
                 set.failed = Some(format!("rank {rank}: {text}"));
             }
             CheckpointResult::Died => {

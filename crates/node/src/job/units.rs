@@ -187,6 +187,9 @@ impl Job {
                 taking.lasting |= lasting;
                 taking.set.part(rank, Err(format!("rank {rank}: {text}")))
             }
+            CheckpointResult::NoPartner(text) => {
+                taking.set.part(rank, Err(format!("rank {rank}: {text}")))
+            }
             CheckpointResult::Died => {
                 taking.set.part(rank, Err(format!("rank {rank} did not come to stand")))
             }
