@@ -20,8 +20,8 @@ use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
 use eyrie_control::{
-    Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Orphans,
-    Transport,
+    Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Fallback, Freeze, Ft, JobSpec,
+    Orphans, Transport,
 };
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
@@ -205,6 +205,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path, at_rest: AtRest) -> JobSp
         ha: None,
         appended: run.exact.appended.into(),
         orphans: run.exact.orphans.into(),
+        fallback: run.exact.fallback_every,
     }
 }
 
@@ -287,6 +288,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         ha: None,
         appended: Appended::Auto,
         orphans: Orphans::Refuse,
+        fallback: Fallback::Off,
     };
     start(spec, verify.label)
 }

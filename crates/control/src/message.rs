@@ -218,6 +218,18 @@ pub struct JobSpec {
     pub appended: Appended,
     /// What becomes of a checkpoint of a rank that has left processes behind.
     pub orphans: Orphans,
+    /// How often all ranks that are checkpointed alone are checkpointed together.
+    pub fallback: Fallback,
+}
+
+/// How often a job whose ranks are checkpointed alone takes a snapshot of all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fallback {
+    Off,
+    /// By what one costs, and whether it was needed.
+    Auto,
+    /// In place of every so many checkpoints of each rank.
+    Every(u32),
 }
 
 /// Whether there is one.

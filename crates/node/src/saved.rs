@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 14;
+const VERSION: u32 = 15;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -213,6 +213,7 @@ pub(crate) mod tests {
             ha: None,
             appended: eyrie_control::Appended::Auto,
             orphans: eyrie_control::Orphans::Refuse,
+            fallback: eyrie_control::Fallback::Off,
         }
     }
 

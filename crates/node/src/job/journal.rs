@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const VERSION: u32 = 19;
+const VERSION: u32 = 20;
 /// The number of `Entry::Head`.
 const HEAD: u32 = 0;
 /// From this length on the file is replaced, if most of it is not needed any more.
