@@ -329,6 +329,17 @@ mod tests {
         assert_eq!(take(&[5]), [2, 3, 4]);
     }
 
+    fn files_are_those_needed(keep: &Retention, disk: &BTreeMap<u32, Vec<u32>>, seed: u64) {
+        assert_eq!(keep.files(), disk.keys().copied().collect::<Vec<u32>>());
+        let mut needed = BTreeSet::new();
+        let all = keep.newest_first().chain(&keep.pinned);
+        for kept in all.filter(|k| k.generation > 0) {
+            needed.insert(kept.generation);
+            needed.extend(disk[&kept.generation].iter().copied());
+        }
+        assert!(needed.iter().copied().eq(disk.keys().copied()), "seed {seed}: files");
+    }
+
     /// Random histories: checkpoints at random positions at or after the one restored, failures,
     /// damages, pins, returns to what is pinned. The floor stays below everything that may be
     /// restored alone, and never falls but with a return; files are there exactly as long as a kept
@@ -341,6 +352,10 @@ mod tests {
             let mut position = 0;
             let mut floor = keep.floor().clone();
             let mut disk: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            let gone = |disk: &mut BTreeMap<u32, Vec<u32>>, files: Vec<u32>| {
+                let known = |file| disk.remove(file).is_some();
+                assert!(files.iter().all(known), "seed {seed}: removed twice");
+            };
             for _ in 0..40 {
                 match random.below(8) {
                     5 => {
@@ -351,15 +366,11 @@ mod tests {
                     }
                     6 => {
                         let oldest = keep.pinned.first().map_or(0, |k| k.generation);
-                        for file in keep.unpin(oldest) {
-                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
-                        }
+                        gone(&mut disk, keep.unpin(oldest));
                     }
                     7 if random.below(4) == 0 => {
                         let Some(to) = keep.pinned.last().cloned() else { continue };
-                        for file in keep.go_back(to.generation) {
-                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
-                        }
+                        gone(&mut disk, keep.go_back(to.generation));
                         assert!(*keep.newest().unwrap() == to && *keep.floor() == to.point);
                         position = to.point.need[0];
                         floor = to.point;
@@ -370,9 +381,7 @@ mod tests {
                     }
                     1 => {
                         let newest = keep.newest().map_or(0, |k| k.generation);
-                        for file in keep.damaged(newest) {
-                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
-                        }
+                        gone(&mut disk, keep.damaged(newest));
                     }
                     2 => {
                         keep.begin();
@@ -386,19 +395,10 @@ mod tests {
                         needs.extend((newest > 0).then_some(newest));
                         needs.retain(|_| random.below(3) > 0);
                         disk.insert(g, needs.clone());
-                        for file in keep.complete(g, at(position), needs) {
-                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
-                        }
+                        gone(&mut disk, keep.complete(g, at(position), needs));
                     }
                 }
-                assert_eq!(keep.files(), disk.keys().copied().collect::<Vec<u32>>());
-                let mut needed = BTreeSet::new();
-                let all = keep.newest_first().chain(&keep.pinned);
-                for kept in all.filter(|k| k.generation > 0) {
-                    needed.insert(kept.generation);
-                    needed.extend(disk[&kept.generation].iter().copied());
-                }
-                assert!(needed.iter().copied().eq(disk.keys().copied()), "seed {seed}: files");
+                files_are_those_needed(&keep, &disk, seed);
                 for kept in keep.newest_first() {
                     let mut low = kept.point.clone();
                     low.lower(keep.floor());

@@ -116,12 +116,13 @@ impl Agent {
             return;
         }
         let Some(name) = together.segment.clone() else { return self.copy_sent(generation) };
-        together.copying = true;
-        let families: Vec<Family> =
-            together.standing.values().map(|(_, stands)| stands.family.clone()).collect();
         if let Some(rank) = self.behind() {
             return self.stand_in_vain(format!("rank {rank} repeats itself"));
         }
+        let Some(together) = &mut self.together else { return };
+        together.copying = true;
+        let families: Vec<Family> =
+            together.standing.values().map(|(_, stands)| stands.family.clone()).collect();
         let path = self.place.images.join(&name);
         let logged = self.spec.ft == Ft::Logged;
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
