@@ -1,7 +1,7 @@
 //! How exactly a rank that comes back has to repeat itself.
 
 use clap::{Args, ValueEnum};
-use eyrie_control::{Appended, Files, Orphans, Wtime};
+use eyrie_control::{Appended, Fallback, Files, Orphans, Wtime};
 use eyrie_terminal::units::parse_bytes;
 
 /// Whether what clocks give, and the C library says, is an outcome like others.
@@ -106,7 +106,7 @@ pub struct Exact {
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW", alias = "wtime")]
     pub clocks: ClocksMode,
     /// A rank that comes back and prints something else than before has diverged: all ranks go back
-    /// to the beginning. Without it what was printed stays, and lines that it repeats are left out
+    /// together. Without it what was printed stays, and lines that it repeats are left out
     #[arg(long)]
     pub strict_output: bool,
     /// What becomes of what a rank appended to a file after its checkpoint, and appends again when
@@ -126,4 +126,37 @@ pub struct Exact {
     /// as much in all), with its checkpoint, so that they can be put back; 0: nothing of files
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64M")]
     pub files_limit: u64,
+    /// In place of every N-th checkpoint of each rank all ranks are checkpointed together, in one
+    /// moment: to this snapshot all of them return if one of them does not repeat what is recorded
+    /// of it, or its images are lost, in place of the beginning. auto: so that it takes at most 1 %
+    /// of the time, and each time once it was needed; off: never (--ft logged on one node; else
+    /// there are none)
+    #[arg(long, default_value = "auto", value_name = "N|off|auto", value_parser = parse_fallback)]
+    pub fallback_every: Fallback,
+}
+
+fn parse_fallback(text: &str) -> Result<Fallback, String> {
+    match text {
+        "off" => Ok(Fallback::Off),
+        "auto" => Ok(Fallback::Auto),
+        _ => match text.parse() {
+            Ok(every @ 1..) => Ok(Fallback::Every(every)),
+            _ => Err(String::from("neither off, auto nor a number of checkpoints from 1 on")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snapshots_are_told_by_a_number_or_a_word() {
+        assert_eq!(parse_fallback("off"), Ok(Fallback::Off));
+        assert_eq!(parse_fallback("auto"), Ok(Fallback::Auto));
+        assert_eq!(parse_fallback("3"), Ok(Fallback::Every(3)));
+        for wrong in ["0", "-1", "often", "", "4294967296", "2 "] {
+            assert!(parse_fallback(wrong).is_err(), "{wrong}");
+        }
+    }
 }

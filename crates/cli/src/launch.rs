@@ -20,7 +20,7 @@ use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
 use eyrie_control::{
-    Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Files, Freeze, Ft, JobSpec,
+    Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, Ft, JobSpec,
     Orphans, Transport,
 };
 use eyrie_node::at_rest;
@@ -207,6 +207,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path, at_rest: AtRest) -> JobSp
         orphans: run.exact.orphans.into(),
         files: run.exact.files.into(),
         files_limit_bytes: run.exact.files_limit,
+        fallback: run.exact.fallback_every,
     }
 }
 
@@ -291,6 +292,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         orphans: Orphans::Refuse,
         files: Files::Warn,
         files_limit_bytes: 0,
+        fallback: Fallback::Off,
     };
     start(spec, verify.label)
 }

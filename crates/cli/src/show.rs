@@ -1,7 +1,7 @@
 //! How things look in the terminal.
 
 use eyrie_control::status::{VaultRound, VaultScrub, VaultUnguarded};
-use eyrie_control::{Event, JobStatus, NodeStatus, RankStatus, Suspension};
+use eyrie_control::{Event, FallbackStatus, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -134,6 +134,7 @@ pub fn status(job: &JobStatus) -> String {
         let away = ha.away.as_ref().map(|why| format!(", AWAY: {why}; decisions wait"));
         let _ = writeln!(text, "controller's state: {}{}", ha.place, away.unwrap_or_default());
     }
+    text.extend(job.fallback.as_ref().map(|fallback| snapshots(job, fallback)));
     if let Some(saved) = &job.saved_set {
         let now = job.started_unix_ms + job.uptime_ms;
         let (set, age) = (saved.set, millis(now.saturating_sub(saved.unix_ms) as f64));
@@ -153,6 +154,19 @@ pub fn status(job: &JobStatus) -> String {
         }
     }
     text
+}
+
+/// What all ranks return to if they cannot be brought back alone.
+fn snapshots(job: &JobStatus, fallback: &FallbackStatus) -> String {
+    let now = job.started_unix_ms + job.uptime_ms;
+    let newest = match (fallback.checkpoint, fallback.unix_ms) {
+        (Some(checkpoint), Some(at)) => {
+            let age = millis(now.saturating_sub(at) as f64);
+            format!("checkpoint {checkpoint}, {age} old, of {} kept", fallback.kept)
+        }
+        _ => String::from("none yet"),
+    };
+    format!("snapshot of all ranks to return to: {newest}; the next one {}\n", fallback.next)
 }
 
 /// A job that stands still.

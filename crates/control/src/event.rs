@@ -31,7 +31,8 @@ pub enum EventKind {
     CaughtUp,
     /// A replay differed from what was recorded.
     Diverged,
-    /// All ranks go back together, to the beginning or to the set of checkpoints `generation`.
+    /// All ranks go back together, to the beginning, to the set of checkpoints `generation`, or to
+    /// the snapshot of that number.
     RolledBack,
     /// The job goes on without protection; `text` says why.
     Unprotected,
@@ -89,6 +90,9 @@ pub enum EventKind {
     LinkLost,
     /// It does again, or nobody wants it any more.
     LinkBack,
+    /// All ranks have a checkpoint (`generation`) of one moment, to which they return together when
+    /// they cannot be brought back alone.
+    Snapshot,
 }
 
 impl EventKind {
@@ -134,6 +138,7 @@ impl EventKind {
             EventKind::OutputDiffers => "output-differs",
             EventKind::LinkLost => "link-lost",
             EventKind::LinkBack => "link-back",
+            EventKind::Snapshot => "snapshot",
         }
     }
 }

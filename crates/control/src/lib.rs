@@ -26,14 +26,15 @@ pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use ha::Ha;
 pub use message::{
-    Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Files, Freeze, Ft, JobSpec, LeaveStep,
+    Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, Ft, JobSpec,
+    LeaveStep,
     Leaving, NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
 pub use status::{
-    CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, SavedTo, SavedWay,
-    Suspension,
+    CheckpointStatus, FallbackStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet,
+    SavedTo, SavedWay, Suspension,
 };
 pub use transport::Transport;
 pub use vault::{VaultOrder, VaultStep};

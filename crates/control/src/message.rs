@@ -229,6 +229,8 @@ pub struct JobSpec {
     pub files: Files,
     /// Most bytes stored of a file that a rank writes to; 0: none is noted.
     pub files_limit_bytes: u64,
+    /// How often all ranks that are checkpointed alone are checkpointed together.
+    pub fallback: Fallback,
 }
 
 /// What becomes of files that are not as they were.
@@ -242,6 +244,16 @@ pub enum Files {
     Refuse,
     /// They are put back, or the rank does not come back from that checkpoint.
     Restore,
+}
+
+/// How often a job whose ranks are checkpointed alone takes a snapshot of all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fallback {
+    Off,
+    /// By what one costs, and whether it was needed.
+    Auto,
+    /// In place of every so many checkpoints of each rank.
+    Every(u32),
 }
 
 /// Whether there is one.

@@ -197,7 +197,8 @@ pub enum ToNode {
     SaveLog { rank: u32, need: Vec<u64>, det_pos: u64, output: [Written; 2] },
     /// Checkpoint these ranks (each with the number of its start) while all of them stand still,
     /// and write what they need of the segment to the file `segment` beside the images. With `hold`
-    /// they stay stopped. Answered by `CheckpointOver` for each, and `SegmentSaved`.
+    /// they stay stopped. With `--ft logged` without what was received already. Answered by
+    /// `CheckpointOver` for each, and `SegmentSaved`.
     CheckpointAll {
         ranks: Vec<(u32, u64)>,
         generation: u32,

@@ -106,6 +106,10 @@ pub struct JobStatus {
     /// The set of checkpoints that lies in the job's folder, too (`--save-every`).
     #[serde(default)]
     pub saved_set: Option<SavedSet>,
+    /// The snapshot that all ranks return to when they cannot be brought back alone
+    /// (`--fallback-every`), and when the next one comes; none: there are none.
+    #[serde(default)]
+    pub fallback: Option<FallbackStatus>,
     /// Where the controller's state is kept (`--ha`).
     #[serde(default)]
     pub ha: Option<HaStatus>,
@@ -184,6 +188,18 @@ pub struct SavedSet {
     pub set: u32,
     /// Since when it lies there.
     pub unix_ms: u64,
+}
+
+/// Snapshots of all ranks (`--fallback-every`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FallbackStatus {
+    /// Number of the newest one; null: there is none yet.
+    pub checkpoint: Option<u32>,
+    /// Of which moment it is.
+    pub unix_ms: Option<u64>,
+    /// How many there are.
+    pub kept: u32,
+    pub next: String,
 }
 
 /// A controller's state in etcd.

@@ -187,8 +187,28 @@ pub fn copy_all(segment_file: &File, segment: &Segment) -> io::Result<File> {
 /// Writes all of the segment that its ranks, once they are restored, may still use. None of them
 /// may run meanwhile. Returns the length of the file.
 pub fn save_all(segment_file: &File, segment: &Segment, to: &File) -> io::Result<u64> {
-    let parts = [(segment_file, all_ranges(segment))];
+    let parts = [(segment_file, all_ranges(segment, |ctl| sendlog::released(segment, ctl)))];
     write(segment, ALL_RANKS, &parts, &Default::default(), to)
+}
+
+/// A copy in memory of what `save_all` writes, without what was received already and is retained
+/// only so that a rank can be brought back alone from before this moment. None of them may run
+/// meanwhile, nor be behind what is recorded of it. Who loads that calls `forget_received`.
+pub fn copy_unread(segment_file: &File, segment: &Segment) -> io::Result<File> {
+    let copy = memory::plain("eyrie-snapshot")?;
+    let read = |ctl: &ChannelCtl| sendlog::released(segment, ctl).max(ctl.need.load(Acquire));
+    let parts = [(segment_file, all_ranges(segment, read))];
+    write(segment, ALL_RANKS, &parts, &Default::default(), &copy)?;
+    Ok(copy)
+}
+
+/// Of a segment that `copy_unread` was written of: gives up what is not there.
+pub fn forget_received(segment: &Segment) {
+    let ranks = segment.geometry().ranks;
+    for (src, dst) in (0..ranks).flat_map(|s| (0..ranks).map(move |d| (s, d))) {
+        let ctl = segment.channel(src, dst);
+        ctl.trim.fetch_max(ctl.need.load(Acquire), Relaxed);
+    }
 }
 
 /// `parts`: files in which the segment, or some of it, lies, and what of each.
@@ -310,8 +330,8 @@ fn determinants(segment: &Segment, rank: u32, from: u64) -> [(u64, u64); 2] {
     [(base + first * 8, base + (first + whole) * 8), (base, base + (count - whole) * 8)]
 }
 
-/// All that is not released, for all ranks.
-fn all_ranges(segment: &Segment) -> Vec<(u64, u64)> {
+/// All that is not given up, as `given_up` says of each stream, for all ranks.
+fn all_ranges(segment: &Segment, given_up: impl Fn(&ChannelCtl) -> u64) -> Vec<(u64, u64)> {
     let geo = segment.geometry();
     let chunk = u64::from(geo.chunk_bytes);
     // Header, control blocks, channel blocks.
@@ -321,7 +341,7 @@ fn all_ranges(segment: &Segment) -> Vec<(u64, u64)> {
         all.extend(determinants(segment, rank, ctl.det_trim.load(Acquire)));
         for dst in 0..geo.ranks {
             let ctl = segment.channel(rank, dst);
-            let kept = sendlog::released(segment, ctl) / chunk;
+            let kept = given_up(ctl) / chunk;
             let next = ctl.chunks_next.load(Acquire);
             let first = ctl.chunks_first.load(Acquire).max(next.saturating_sub(geo.dir_cap()));
             for n in first..next {

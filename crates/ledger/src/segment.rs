@@ -229,6 +229,9 @@ pub struct JobHeader {
     _pad1: [u32; 10],
 }
 
+/// `RankCtl::replaying` of a rank that is started again and has not looked yet.
+pub const REPLAY_UNKNOWN: u32 = 2;
+
 /// One rank's control block.
 #[repr(C, align(64))]
 pub struct RankCtl {
@@ -246,7 +249,8 @@ pub struct RankCtl {
     pub pid: AtomicU32,
     /// Exit code given to `MPI_Abort`.
     pub exit_code: AtomicU32,
-    /// 1 while the rank re-executes recorded events or sends. Written by the rank.
+    /// 1 while the rank re-executes recorded events or sends; `REPLAY_UNKNOWN` from a new start on
+    /// until it has looked whether it is to. Written by the rank, before a start by the daemon.
     pub replaying: AtomicU32,
     /// 1 while the rank waits for log space. Written by the rank.
     pub pressure: AtomicU32,

@@ -25,6 +25,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Times in a row that all ranks may go back without having got further than before.
 pub const FRUITLESS_ROLLBACKS: u32 = 10;
 
+/// Times in a row that all ranks return to one and the same snapshot after a divergence without
+/// having got further than before, until it is given up for the one before.
+pub const RETURNS: u32 = 3;
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
@@ -78,6 +82,10 @@ pub enum Input {
     /// A newer state of the job than its beginning is in its folder: all go back there, if they
     /// must, and may do so again.
     Kept,
+    /// There are so many snapshots that all ranks can return to, in place of the beginning.
+    Snapshots {
+        count: u32,
+    },
     /// The job cannot go on.
     Fatal {
         text: String,
@@ -122,6 +130,8 @@ pub enum Action {
     RecoverLater { rank: u32, pause: Duration },
     /// All processes are gone: start all ranks from the beginning.
     RestartAll,
+    /// All ranks do not return to the newest snapshot any more.
+    GiveUpSnapshot,
     /// Pass a signal to all ranks.
     SignalAll(i32),
     /// Kill every process.
@@ -219,6 +229,10 @@ pub struct Monitor {
     furthest: u128,
     /// All go back to a later state than the beginning.
     kept: bool,
+    /// ... which is one of these, as long as there are any.
+    snapshots: u32,
+    /// Why all went back last.
+    why: String,
     /// In `eyrie verify` nothing is brought back: every death and difference is an answer.
     recovers: bool,
 }
@@ -234,6 +248,8 @@ impl Monitor {
             divergences: 0,
             furthest: 0,
             kept: false,
+            snapshots: 0,
+            why: String::new(),
             recovers,
         }
     }
@@ -334,6 +350,7 @@ impl Monitor {
                 *reached = place.max(*reached);
             }
             Input::Kept => (self.rollbacks, self.divergences, self.kept) = (0, 0, true),
+            Input::Snapshots { count } => self.snapshots = count,
             Input::Fatal { text, code } if self.phase != Phase::Over => {
                 self.end(code, text, &mut todo);
             }
@@ -571,7 +588,13 @@ impl Monitor {
             return self.end(1, what, todo);
         }
         self.gets_on();
-        if self.divergences > 0 {
+        if self.snapshots > 0 && self.divergences >= RETURNS {
+            // It leads there again and again.
+            self.snapshots -= 1;
+            self.divergences = 0;
+            todo.push(Action::GiveUpSnapshot);
+        }
+        if self.snapshots == 0 && self.divergences > 0 {
             let text = format!(
                 "{what}\nthis is the second time, and no checkpoint lies between: the job cannot \
                  be recovered"
@@ -580,6 +603,7 @@ impl Monitor {
         }
         self.divergences += 1;
         self.roll_back(&what, todo);
+        self.why = format!("the replay of rank {rank} diverged");
     }
 
     /// Before all go back: whether the job got further than ever.
@@ -602,6 +626,12 @@ impl Monitor {
         }
         self.rollbacks += 1;
         self.phase = Phase::RollingBack { together: false };
+        self.why = why.lines().next().unwrap_or_default().to_string();
+        if self.snapshots > 0 {
+            // To which one is told when they do.
+            todo.extend([Action::Say(why.to_string()), Action::KillAll]);
+            return;
+        }
         let place = self.goal();
         todo.push(Action::Say(format!(
             "{why}\nall ranks go back to {place} together; what was printed so far is not printed \
@@ -610,9 +640,18 @@ impl Monitor {
         todo.push(Action::KillAll);
     }
 
+    /// Why all ranks went back last.
+    pub fn why_back(&self) -> &str {
+        &self.why
+    }
+
     /// What all ranks go back to.
     fn goal(&self) -> &'static str {
-        if self.kept { "what the job's folder has" } else { "the beginning" }
+        match (self.snapshots, self.kept) {
+            (1.., _) => "a snapshot",
+            (0, true) => "what the job's folder has",
+            (0, false) => "the beginning",
+        }
     }
 
     fn end(&mut self, code: i32, text: String, todo: &mut Vec<Action>) {

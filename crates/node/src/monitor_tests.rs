@@ -271,6 +271,50 @@ fn all_go_back_as_often_as_the_job_gets_further_in_between() {
 }
 
 #[test]
+fn a_divergence_that_repeats_gives_up_one_snapshot_after_the_other() {
+    let mut m = started(2);
+    let diverge = |m: &mut Monitor| {
+        let said = Said::Diverged { text: "sent 3, recorded 2".into() };
+        let todo = m.step(Input::Reported { rank: 1, said });
+        for rank in 0..2 {
+            m.step(died(rank, Death::Signal(libc::SIGKILL), Said::Running, 1));
+        }
+        for rank in 0..2 {
+            m.step(Input::Started { rank });
+        }
+        todo
+    };
+    let goes_back = |todo: &[Action]| {
+        assert!(todo.contains(&Action::KillAll), "{todo:?}");
+        todo.contains(&Action::GiveUpSnapshot)
+    };
+    m.step(Input::Snapshots { count: 2 });
+    let reach = |m: &mut Monitor, place| {
+        m.step(Input::Reached { rank: 0, place });
+    };
+    reach(&mut m, 5);
+    for _ in 0..RETURNS {
+        assert!(!goes_back(&diverge(&mut m)));
+        assert_eq!(m.why_back(), "the replay of rank 1 diverged");
+        reach(&mut m, 3);
+    }
+    // It got further meanwhile: as if it were the first time.
+    reach(&mut m, 6);
+    for _ in 0..RETURNS {
+        assert!(!goes_back(&diverge(&mut m)));
+    }
+    assert!(goes_back(&diverge(&mut m)), "the one before");
+    for _ in 1..RETURNS {
+        assert!(!goes_back(&diverge(&mut m)));
+    }
+    let todo = diverge(&mut m);
+    assert!(goes_back(&todo));
+    assert!(todo.iter().any(|a| matches!(a, Action::Say(t) if t.contains("to the beginning"))));
+    let todo = diverge(&mut m);
+    assert!(todo.iter().any(|a| matches!(a, Action::Say(t) if t.contains("second time"))));
+}
+
+#[test]
 fn a_divergence_beyond_the_last_one_is_not_the_second() {
     let mut m = started(1);
     let diverge = |m: &mut Monitor| {

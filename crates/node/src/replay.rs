@@ -7,7 +7,9 @@ use crate::futex;
 use eyrie_control::meta::{Meta, MetaError};
 use eyrie_image::{Image, ImageError, RestoreError, RestoreSpec};
 use eyrie_ledger::saved::{self, Loaded, SavedError};
-use eyrie_ledger::segment::{FT_REPLAY, NAME_PREFIX, RankCtl, STATE_LOG_ENDED, Segment};
+use eyrie_ledger::segment::{
+    FT_REPLAY, NAME_PREFIX, REPLAY_UNKNOWN, RankCtl, STATE_LOG_ENDED, Segment,
+};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,9 +51,11 @@ pub(crate) fn reset_control(segment: &Segment, rank: u32, from: &Meta) {
     ctl.state.store(from.state, Ordering::Relaxed);
     ctl.lib.store(from.lib, Ordering::Relaxed);
     ctl.det_pos.store(from.det_pos, Ordering::Relaxed);
-    for word in [&ctl.alive, &ctl.freeze_req, &ctl.sleeping, &ctl.pressure, &ctl.replaying] {
+    for word in [&ctl.alive, &ctl.freeze_req, &ctl.sleeping, &ctl.pressure] {
         word.store(0, Ordering::Relaxed);
     }
+    let again = ctl.incarnation.load(Ordering::Relaxed) > 0;
+    ctl.replaying.store(if again { REPLAY_UNKNOWN } else { 0 }, Ordering::Relaxed);
     ctl.exit_code.store(0, Ordering::Relaxed);
     ctl.replayed.store(0, Ordering::Relaxed);
     for (source, need) in (0..ranks).zip(&from.need) {

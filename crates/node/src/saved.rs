@@ -215,6 +215,7 @@ pub(crate) mod tests {
             orphans: eyrie_control::Orphans::Refuse,
             files: eyrie_control::Files::Auto,
             files_limit_bytes: 64 << 20,
+            fallback: eyrie_control::Fallback::Off,
         }
     }
 

@@ -1,9 +1,10 @@
 //! Which checkpoints of a rank are kept, which image files these need, and what of the logs.
 //!
 //! Kept true: the newest two checkpoints stay, the start of the program counting as the first;
-//! nothing a kept checkpoint needs is ever given up (the floor is at or below every kept point,
+//! one that is pinned, as all ranks may go back to it together, stays until it is let go; nothing a
+//! kept checkpoint needs is ever given up (the floor is at or below every kept point,
 //! position by position; the files of earlier generations that its image refers to stay); files
-//! that none needs are named for removal once; the floor never goes back.
+//! that none needs are named for removal once; the floor never goes back, but with all ranks.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +62,9 @@ pub struct Kept {
 pub struct Retention {
     /// Oldest first.
     kept: Vec<Kept>,
+    /// Those that all ranks may go back to together, oldest first. The logs do not go back that
+    /// far: what is needed of them was stored with these.
+    pinned: Vec<Kept>,
     next: u32,
     floor: Point,
     /// Image files that are there, by generation, each with the earlier ones that it refers to.
@@ -72,6 +76,7 @@ impl Retention {
         let start = Point::start(ranks);
         Retention {
             kept: vec![Kept { generation: 0, point: start.clone() }],
+            pinned: Vec::new(),
             next: 1,
             floor: start,
             files: BTreeMap::new(),
@@ -81,6 +86,7 @@ impl Retention {
     /// The program starts anew: only its start is kept, and numbers go on. All files are removed.
     pub fn restart(&mut self) {
         self.files.clear();
+        self.pinned.clear();
         let start = Point::start(self.floor.need.len() as u32);
         self.kept = vec![Kept { generation: 0, point: start.clone() }];
         self.floor = start;
@@ -90,7 +96,50 @@ impl Retention {
     pub fn only_newest(&mut self) {
         let surplus = self.kept.len().saturating_sub(1);
         self.kept.drain(..surplus);
+        self.pinned.clear();
         self.unneeded();
+    }
+
+    /// The number of a checkpoint that all ranks take together, of which this is not the least
+    /// that may be had.
+    pub fn skip_to(&mut self, generation: u32) {
+        self.next = self.next.max(generation.saturating_add(1));
+    }
+
+    /// All ranks may go back to this checkpoint, which is kept: it stays until it is let go.
+    pub fn pin(&mut self, generation: u32) {
+        let kept = self.kept.iter().find(|k| k.generation == generation).cloned();
+        self.pinned.extend(kept);
+    }
+
+    /// They do not any more. Returns the generations whose files are to be removed.
+    pub fn unpin(&mut self, generation: u32) -> Vec<u32> {
+        self.pinned.retain(|k| k.generation != generation);
+        self.unneeded()
+    }
+
+    /// Whether all ranks may go back to this checkpoint of this one.
+    pub fn is_pinned(&self, generation: u32) -> bool {
+        self.pinned.iter().any(|k| k.generation == generation)
+    }
+
+    /// All ranks go back to this pinned checkpoint: of what came later nothing is kept, and logs
+    /// begin there. Numbers go on. Returns the generations whose files are to be removed.
+    pub fn go_back(&mut self, generation: u32) -> Vec<u32> {
+        self.pinned.retain(|k| k.generation <= generation);
+        let Some(kept) = self.pinned.iter().find(|k| k.generation == generation).cloned() else {
+            return Vec::new();
+        };
+        self.floor = kept.point.clone();
+        self.kept = vec![kept];
+        self.unneeded()
+    }
+
+    /// The rank is never brought back alone any more. Returns the generations whose files are to
+    /// be removed.
+    pub fn end(&mut self) -> Vec<u32> {
+        self.kept.clear();
+        self.unneeded()
     }
 
     /// What was kept at an earlier time is kept again, and nothing else. Numbers go on.
@@ -127,13 +176,14 @@ impl Retention {
     /// An image turned out to be unusable. Returns the generations whose files are to be removed.
     pub fn damaged(&mut self, generation: u32) -> Vec<u32> {
         self.kept.retain(|k| k.generation != generation);
+        self.pinned.retain(|k| k.generation != generation);
         self.unneeded()
     }
 
     /// Takes the files that no kept checkpoint needs off the list.
     fn unneeded(&mut self) -> Vec<u32> {
         let mut needed = BTreeSet::new();
-        for generation in self.kept.iter().map(|k| k.generation) {
+        for generation in self.kept.iter().chain(&self.pinned).map(|k| k.generation) {
             needed.insert(generation);
             needed.extend(self.files.get(&generation).into_iter().flatten().copied());
         }
@@ -221,6 +271,42 @@ mod tests {
     }
 
     #[test]
+    fn a_pinned_checkpoint_stays_until_it_is_let_go() {
+        let mut keep = Retention::new(2);
+        let take = |keep: &mut Retention, needs: &[u32]| {
+            let generation = keep.begin();
+            keep.complete(generation, at(u64::from(generation) * 10), needs.to_vec())
+        };
+        take(&mut keep, &[]);
+        take(&mut keep, &[1]);
+        keep.pin(2);
+        assert_eq!(take(&mut keep, &[]), [0u32; 0]);
+        assert_eq!(take(&mut keep, &[3]), [0u32; 0], "2 is pinned, and needs 1");
+        assert_eq!(keep.newest_first().map(|k| k.generation).collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(*keep.floor(), at(30), "logs are trimmed as without it");
+        let mut back = keep.clone();
+        assert_eq!(back.go_back(2), [3, 4]);
+        assert_eq!((back.files(), back.floor().clone()), (vec![1, 2], at(20)));
+        assert_eq!(back.newest_first().map(|k| k.generation).collect::<Vec<_>>(), [2]);
+        assert!(back.is_pinned(2) && back.begin() == 5);
+        let mut ended = keep.clone();
+        assert_eq!(ended.end(), [3, 4]);
+        assert_eq!(ended.unpin(2), [1, 2]);
+        assert_eq!(keep.damaged(2), [1, 2]);
+        assert!(!keep.is_pinned(2) && keep.go_back(2).is_empty());
+    }
+
+    #[test]
+    fn ranks_that_take_one_together_have_one_number_for_it() {
+        let mut keep = Retention::new(1);
+        keep.begin();
+        keep.skip_to(7);
+        assert_eq!(keep.begin(), 8);
+        keep.skip_to(3);
+        assert_eq!(keep.begin(), 9);
+    }
+
+    #[test]
     fn an_attempt_that_fails_uses_its_number_up() {
         let mut keep = Retention::new(1);
         keep.begin();
@@ -243,9 +329,21 @@ mod tests {
         assert_eq!(take(&[5]), [2, 3, 4]);
     }
 
+    fn files_are_those_needed(keep: &Retention, disk: &BTreeMap<u32, Vec<u32>>, seed: u64) {
+        assert_eq!(keep.files(), disk.keys().copied().collect::<Vec<u32>>());
+        let mut needed = BTreeSet::new();
+        let all = keep.newest_first().chain(&keep.pinned);
+        for kept in all.filter(|k| k.generation > 0) {
+            needed.insert(kept.generation);
+            needed.extend(disk[&kept.generation].iter().copied());
+        }
+        assert!(needed.iter().copied().eq(disk.keys().copied()), "seed {seed}: files");
+    }
+
     /// Random histories: checkpoints at random positions at or after the one restored, failures,
-    /// damages. The floor stays below everything that may be restored and never falls; files are
-    /// there exactly as long as a kept image needs them.
+    /// damages, pins, returns to what is pinned. The floor stays below everything that may be
+    /// restored alone, and never falls but with a return; files are there exactly as long as a kept
+    /// or pinned image needs them.
     #[test]
     fn nothing_that_may_be_restored_is_given_up() {
         for seed in 0..2000u64 {
@@ -254,17 +352,36 @@ mod tests {
             let mut position = 0;
             let mut floor = keep.floor().clone();
             let mut disk: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            let gone = |disk: &mut BTreeMap<u32, Vec<u32>>, files: Vec<u32>| {
+                let known = |file| disk.remove(file).is_some();
+                assert!(files.iter().all(known), "seed {seed}: removed twice");
+            };
             for _ in 0..40 {
-                match random.below(5) {
+                match random.below(8) {
+                    5 => {
+                        let newest = keep.newest().map_or(0, |k| k.generation);
+                        if newest > 0 && !keep.is_pinned(newest) {
+                            keep.pin(newest);
+                        }
+                    }
+                    6 => {
+                        let oldest = keep.pinned.first().map_or(0, |k| k.generation);
+                        gone(&mut disk, keep.unpin(oldest));
+                    }
+                    7 if random.below(4) == 0 => {
+                        let Some(to) = keep.pinned.last().cloned() else { continue };
+                        gone(&mut disk, keep.go_back(to.generation));
+                        assert!(*keep.newest().unwrap() == to && *keep.floor() == to.point);
+                        position = to.point.need[0];
+                        floor = to.point;
+                    }
                     0 => {
                         let Some(newest) = keep.newest() else { break };
                         position = newest.point.need[0];
                     }
                     1 => {
                         let newest = keep.newest().map_or(0, |k| k.generation);
-                        for file in keep.damaged(newest) {
-                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
-                        }
+                        gone(&mut disk, keep.damaged(newest));
                     }
                     2 => {
                         keep.begin();
@@ -278,18 +395,10 @@ mod tests {
                         needs.extend((newest > 0).then_some(newest));
                         needs.retain(|_| random.below(3) > 0);
                         disk.insert(g, needs.clone());
-                        for file in keep.complete(g, at(position), needs) {
-                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
-                        }
+                        gone(&mut disk, keep.complete(g, at(position), needs));
                     }
                 }
-                assert_eq!(keep.files(), disk.keys().copied().collect::<Vec<u32>>());
-                let mut needed = BTreeSet::new();
-                for kept in keep.newest_first().filter(|k| k.generation > 0) {
-                    needed.insert(kept.generation);
-                    needed.extend(disk[&kept.generation].iter().copied());
-                }
-                assert!(needed.iter().copied().eq(disk.keys().copied()), "seed {seed}: files");
+                files_are_those_needed(&keep, &disk, seed);
                 for kept in keep.newest_first() {
                     let mut low = kept.point.clone();
                     low.lower(keep.floor());

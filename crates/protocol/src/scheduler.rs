@@ -222,6 +222,13 @@ impl Scheduler {
         self.running == 0
     }
 
+    /// Whether `pick` would give a rank now.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        let asked = self.asked.iter().any(|r| !self.slots[*r as usize].busy);
+        self.running < self.policy.most_running(self.slots.len())
+            && (asked || self.pressed().or_else(|| self.longest_due(now_ms)).is_some())
+    }
+
     /// The rank to checkpoint now, if any; it counts as under way until `finished`.
     pub fn pick(&mut self, now_ms: u64) -> Option<u32> {
         if self.running >= self.policy.most_running(self.slots.len()) {
@@ -263,6 +270,16 @@ impl Scheduler {
         self.asked.retain(|r| *r != rank);
         self.running += 1;
         true
+    }
+
+    /// A checkpoint of `rank` that came together with those of all others was in place of its own:
+    /// the next one comes an interval later.
+    pub fn had_turn(&mut self, rank: u32, now_ms: u64) {
+        let every_ms = self.interval.every_ms(now_ms);
+        let slot = &mut self.slots[rank as usize];
+        if slot.due_ms <= now_ms.saturating_add(every_ms / 2) {
+            slot.due_ms = now_ms.max(slot.due_ms).saturating_add(every_ms);
+        }
     }
 
     fn pressed(&self) -> Option<u32> {

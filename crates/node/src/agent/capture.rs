@@ -77,7 +77,7 @@ impl Agent {
         // Else others wait until this rank was stopped: all of a set, or its router.
         let standing = self.rank(rank).standing.as_ref();
         let hardly_runs = !hold && standing.is_some_and(Standing::hardly_runs);
-        let ahead = !hold && !self.spec.ft.stands_together() && self.spec.routers == 0;
+        let ahead = !hold && !self.is_of_set(rank, generation) && self.spec.routers == 0;
         let order = Order {
             segment: Arc::clone(&self.segment),
             job: self.place.id.clone(),
@@ -149,7 +149,7 @@ impl Agent {
     ) {
         let stale = self.rank(rank).capturing != Some(generation);
         match report {
-            Report::Standing(stands) if self.spec.ft.stands_together() => {
+            Report::Standing(stands) if self.is_of_set(rank, generation) => {
                 self.stands(rank, start, generation, stands);
             }
             Report::Standing(stands) => {

@@ -99,7 +99,7 @@ impl Agent {
             return;
         }
         let ctl = self.segment.rank(rank);
-        let replaying = ctl.replaying.load(Ordering::Acquire) != 0;
+        let replaying = ctl.replaying.load(Ordering::Acquire) == 1;
         let count = ctl.replayed.load(Ordering::Acquire);
         if replaying && state == Replay::Expected {
             self.rank(rank).replay = Replay::Seen;
@@ -221,7 +221,7 @@ fn rank_state(freezing: bool, ctl: &segment::RankCtl) -> &'static str {
     if ctl.pressure.load(Ordering::Relaxed) != 0 {
         return "waits-for-log-space";
     }
-    if ctl.replaying.load(Ordering::Relaxed) != 0 {
+    if ctl.replaying.load(Ordering::Relaxed) == 1 {
         return "replaying";
     }
     if ctl.lib.load(Ordering::Relaxed) == segment::LIB_WAIT {

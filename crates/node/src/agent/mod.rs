@@ -608,6 +608,9 @@ impl Agent {
             .and_then(|(fd, segment)| Ok((listen(&segment, &self.tell)?, fd, segment)));
         let result = match loaded {
             Ok((bell, fd, segment)) => {
+                if self.spec.ft == Ft::Logged {
+                    saved::forget_received(&segment);
+                }
                 self._bell = bell;
                 (self.segment, self.segment_fd) = (segment, fd);
                 Ok(())

@@ -1,4 +1,5 @@
-//! A checkpoint of all ranks together (`--ft coordinated`).
+//! A checkpoint of all ranks together (`--ft coordinated`; a snapshot of ranks that else have their
+//! checkpoints alone, for when they cannot be brought back by what is recorded of them).
 //!
 //! Kept true: every rank stands still, at a place where its own memory and the segment agree, from
 //! before the first byte of the segment is copied until after the last one, and until what is in
@@ -25,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The checkpoint, until the ranks go on.
 pub(super) struct Together {
@@ -41,6 +43,12 @@ pub(super) struct Together {
     logs: Logs,
     /// Over nodes: what was found between these and others.
     between: Between,
+}
+
+impl Together {
+    fn has(&self, rank: u32) -> bool {
+        self.left.contains(&rank) || self.standing.contains_key(&rank)
+    }
 }
 
 /// What is known of the ranks of a node, of a set of several, when they stand.
@@ -108,15 +116,25 @@ impl Agent {
             return;
         }
         let Some(name) = together.segment.clone() else { return self.copy_sent(generation) };
+        if let Some(rank) = self.behind() {
+            return self.stand_in_vain(format!("rank {rank} repeats itself"));
+        }
+        let Some(together) = &mut self.together else { return };
         together.copying = true;
         let families: Vec<Family> =
             together.standing.values().map(|(_, stands)| stands.family.clone()).collect();
         let path = self.place.images.join(&name);
+        let logged = self.spec.ft == Ft::Logged;
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
         let copies = self.save_in_thread(name, move || {
-            let copy = file.and_then(|file| saved::copy_all(&file, &segment));
-            let copied = copy.is_ok().then(|| Arc::new(Between::look(&families)));
+            let copy = file.and_then(|file| match logged {
+                true => saved::copy_unread(&file, &segment),
+                false => saved::copy_all(&file, &segment),
+            });
+            // Sockets of ranks that come back alone, too, are closed whenever they do.
+            let between = || if logged { Between::default() } else { Between::look(&families) };
+            let copied = copy.is_ok().then(|| Arc::new(between()));
             let _ = tell.send(Msg::SegmentCopied { generation, copied });
             let mut copy = copy?;
             io::Seek::rewind(&mut copy)?;
@@ -129,6 +147,21 @@ impl Agent {
         if !copies {
             self.segment_copied(generation, None);
         }
+    }
+
+    /// Whether a rank is checkpointed together with others.
+    pub(super) fn is_of_set(&self, rank: u32, generation: u32) -> bool {
+        let of = |t: &Together| t.generation == generation && t.has(rank);
+        self.spec.ft.stands_together() || self.together.as_ref().is_some_and(of)
+    }
+
+    /// One that stands and is not where what is recorded of it ends: others may have received what
+    /// it will only send again. With `--ft coordinated` nobody ever is.
+    fn behind(&self) -> Option<u32> {
+        let repeats = |rank: u32| self.segment.rank(rank).replaying.load(Ordering::Acquire) != 0;
+        let standing = self.together.as_ref().map(|t| t.standing.keys().copied());
+        let logged = self.spec.ft == Ft::Logged;
+        standing.into_iter().flatten().find(|rank| logged && repeats(*rank))
     }
 
     /// The segment is copied: the ranks may go on as soon as their own memory is kept.
@@ -251,13 +284,16 @@ impl Agent {
 
     /// Ranks that stand still go on.
     pub(super) fn give_up_together(&mut self) {
+        self.stand_in_vain(String::from("not all ranks came to stand still"));
+    }
+
+    fn stand_in_vain(&mut self, why: String) {
         let Some(together) = self.together.take() else { return };
         for (_, stands) in together.standing.into_values() {
             let _ = stands.answer.send(None);
         }
         if let Some(name) = together.segment.filter(|_| !together.copying) {
-            let result = Err(String::from("not all ranks came to stand still"));
-            self.say(FromNode::SegmentSaved { name, result });
+            self.say(FromNode::SegmentSaved { name, result: Err(why) });
         }
     }
 }

@@ -62,7 +62,7 @@ impl Job {
             return self.schedule_together();
         }
         self.tick_plan();
-        if !halted && self.cut_if_due() {
+        if !halted && (self.cut_if_due() || self.snapshot_if_due()) {
             return;
         }
         while let Some(turn) = self.scheduler.pick(self.ranks_ms()) {
@@ -158,6 +158,7 @@ impl Job {
             let incarnation = self.rank(rank).captured;
             return self.image_taken(node, rank, Capture { generation, incarnation, taken });
         }
+        self.snapshot_part(rank, generation, &result);
         let now = self.ranks_ms();
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
@@ -191,6 +192,7 @@ impl Job {
             // Those who wait for it are served after the recovery.
             CheckpointResult::Died => {}
         }
+        self.snapshot_over();
     }
 
     pub(super) fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
@@ -226,6 +228,7 @@ impl Job {
         self.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
+        self.fallback.count(rank);
         self.step(monitor::Input::Reached { rank, place });
         self.swap_image(rank, generation, true);
     }
@@ -283,7 +286,7 @@ impl Job {
         (0..self.size()).for_each(|rank| self.rank(rank).capturing = None);
     }
 
-    fn remove_files(&self, files: &[File]) {
+    pub(super) fn remove_files(&self, files: &[File]) {
         for &(rank, generation) in files {
             self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         }
@@ -535,7 +538,7 @@ pub(super) fn point(meta: &Meta) -> Point {
 }
 
 /// A mark that grows along the program, however it comes there.
-fn place(point: &Point) -> u64 {
+pub(super) fn place(point: &Point) -> u64 {
     let streams = point.need.iter().chain(&point.output);
     streams.fold(point.det_pos, |sum, at| sum.wrapping_add(*at))
 }

@@ -114,7 +114,7 @@ impl Job {
         if self.spec.keep && self.spec.ft == Ft::Logged {
             return self.save_log(rank);
         }
-        self.forget_images(rank);
+        self.forget_images_but_snapshots(rank);
         self.to_all(&ToNode::Release { rank });
     }
 
@@ -158,6 +158,7 @@ impl Job {
                 let why = format!(
                     "rank {rank} cannot be restored alone: no image of it is good any more"
                 );
+                self.drop_bad_snapshots();
                 self.step(monitor::Input::Unrecoverable { why });
             }
             Choice::Unfit(why) => self.cannot_start_here(rank, &why),

@@ -17,6 +17,7 @@ mod depot;
 mod drain;
 mod encoder;
 mod failures;
+mod fallback;
 mod flush;
 mod gateways;
 pub(crate) mod grow;
@@ -377,6 +378,8 @@ pub struct Job {
     pauses: eyrie_protocol::pause::Pauses,
     /// `--ft coordinated`.
     together: Option<together::Together>,
+    /// `--fallback-every`.
+    fallback: fallback::Fallback,
     /// `--ft node`.
     units: units::Units,
     /// Over nodes: what it takes to restart it lies here.
@@ -451,7 +454,6 @@ impl Job {
         console: Outlet,
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
-        let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let job = Job {
             tell,
             console,
@@ -489,6 +491,7 @@ impl Job {
             notices: notice::Notices::default(),
             pauses: Default::default(),
             together: None,
+            fallback: fallback::Fallback::default(),
             units: units::Units::new(crate::units::of(&spec)),
             archive: archive::Archive::default(),
             flush: flush::Flush::default(),
@@ -498,8 +501,8 @@ impl Job {
             looks: report::Looks::default(),
             unprotected: None,
             verify: verify::Verify::of(spec.ft),
-            begun: Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now),
-            begun_wall: SystemTime::now() - elapsed,
+            begun: Instant::now(),
+            begun_wall: SystemTime::now(),
             start: 0,
             recoveries: 0,
             rollbacks: 0,
@@ -515,6 +518,9 @@ impl Job {
     }
 
     fn begun_with(mut self, saved: Option<SavedJob>) -> Job {
+        let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
+        self.begun = self.begun.checked_sub(elapsed).unwrap_or(self.begun);
+        self.begun_wall -= elapsed;
         self.begin_together();
         saved.into_iter().for_each(|saved| self.take_over(saved));
         self
@@ -668,6 +674,7 @@ impl Job {
                 Action::Recover { rank } => self.recover(rank),
                 Action::RecoverLater { rank, pause } => self.recover_later(rank, pause),
                 Action::RestartAll => self.restart_all(),
+                Action::GiveUpSnapshot => self.give_up_newest_snapshot(),
                 Action::SignalAll(signal) => self.to_all(&ToNode::Signal { signal }),
                 Action::KillAll => self.to_all(&ToNode::Signal { signal: libc::SIGKILL }),
                 Action::ArmGrace => self.arm_grace(),
@@ -715,9 +722,10 @@ impl Job {
     /// All ranks go back to the beginning: new segments, no images, output up to here is not
     /// printed again.
     fn restart_all(&mut self) {
-        if self.go_back() {
+        if self.go_back() || self.return_to_snapshot() {
             return;
         }
+        self.forget_snapshots();
         self.stop_flush();
         self.pauses.clear();
         self.rollbacks += 1;
@@ -746,8 +754,7 @@ impl Job {
         self.units.forget_sets();
         let now = self.ranks_ms();
         self.scheduler = checkpoints::scheduler(&self.spec, now);
-        let event = self.event(EventKind::RolledBack);
-        self.log_event(event);
+        self.tell_restart();
         if self.renew_nodes() {
             self.start_all();
         }

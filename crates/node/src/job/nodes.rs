@@ -433,7 +433,7 @@ impl Job {
             FromNode::SegmentSaved { name, result } if self.together.is_some() => {
                 self.set_segment(&name, result);
             }
-            FromNode::SegmentSaved { result, .. } => self.segment_saved(result),
+            FromNode::SegmentSaved { name, result } => self.segment_saved(&name, result),
             FromNode::Reloaded { segment, result } => self.reloaded(&segment, result),
             FromNode::Deposited { attempt, rank, result } => self.deposited(attempt, rank, result),
             FromNode::Cut { attempt, result, partly } => {

@@ -177,6 +177,7 @@ impl Job {
             tls: self.spec.tls && self.many(),
             ha: self.ha_status(),
             saved_set: self.flush.there,
+            fallback: self.fallback_status(),
             protected: self.spec.ft.protects() && self.unprotected.is_none(),
             unprotected_reason: self.unprotected.clone(),
             recoveries: self.recoveries,

@@ -11,7 +11,7 @@
 
 use super::archive::{self, Archive};
 use super::together::Together;
-use super::{Ask, Job};
+use super::{Ask, Job, fallback};
 use crate::home;
 use crate::monitor;
 use crate::outlet::Outlet;
@@ -35,10 +35,24 @@ pub(super) struct Suspend {
     pub(super) stands: bool,
     /// The segment is being written.
     writing: bool,
+    /// Each rank has its last checkpoint by itself: there is no snapshot of all of them.
+    apart: bool,
     /// Its memory was out: ranks have no process, and stay without one.
     pub(super) swapped: bool,
     /// Over nodes: these bring what they have.
     pub collecting: Option<super::archive::Collecting>,
+}
+
+impl Suspend {
+    /// Whether the last checkpoint is to be one of all ranks together.
+    pub(super) fn takes_snapshot(&self) -> bool {
+        !self.apart && !self.checkpointed && !self.swapped
+    }
+
+    /// There was none: each rank has its own.
+    pub(super) fn takes_no_snapshot(&mut self) {
+        self.apart = true;
+    }
 }
 
 /// The job's description as it began: nodes that joined since are not among those that it is
@@ -129,8 +143,9 @@ impl Job {
         if suspend.stands {
             // Images that are on their way to their partners arrive, or are copied elsewhere.
             self.tick_plan();
-            let Some(suspend) = &mut self.suspend else { return };
             let capturing = self.ranks.iter().any(|r| r.capturing.is_some());
+            let capturing = capturing || self.fallback.is_taking();
+            let Some(suspend) = &mut self.suspend else { return };
             if !capturing && !std::mem::replace(&mut suspend.writing, true) {
                 if self.many() {
                     return self.collect();
@@ -171,8 +186,13 @@ impl Job {
     }
 
     /// The node has written what the ranks need of the segment, or could not.
-    pub(super) fn segment_saved(&mut self, result: Result<u64, String>) {
+    pub(super) fn segment_saved(&mut self, name: &str, result: Result<u64, String>) {
+        if fallback::is_snapshot(name) {
+            return self.snapshot_segment(name, result);
+        }
         let number = self.saves + 1;
+        // Its images are not among those that are saved.
+        self.forget_snapshots();
         let written = result.and_then(|bytes| {
             let state = self.saved_state(number).map_err(|e| e.to_string())?;
             self.write_saved(&state).map(|()| bytes)
@@ -222,6 +242,7 @@ impl Job {
     }
 
     pub(super) fn not_saved(&mut self, why: &str) {
+        self.end_snapshot_hold();
         let text = format!("the job is not saved, and goes on: {why}");
         if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
             self.commit.answers.push((outlet, NodeMsg::Error(text.clone())));

@@ -7,7 +7,7 @@
 //! Kept true: a set counts when all of it is on disk, by the renaming of one file; the one before
 //! stays until then, and one more beyond that, for when an image turns out to be damaged.
 
-use super::Job;
+use super::{Job, fallback};
 use crate::home;
 use crate::retention::KEPT;
 use crate::saved;
@@ -466,6 +466,9 @@ impl Job {
 
     /// The segment is that of the set again.
     pub(super) fn reloaded(&mut self, segment: &str, result: Result<(), String>) {
+        if fallback::is_snapshot(segment) {
+            return self.snapshot_reloaded(segment, result);
+        }
         let set = self.together.as_ref().and_then(|t| t.going_back);
         let Some(set) = set.filter(|g| saved::segment_name(*g) == segment) else { return };
         match result {
