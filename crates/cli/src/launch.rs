@@ -20,8 +20,8 @@ use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
 use eyrie_control::{
-    Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, Ft, JobSpec,
-    Orphans, Transport,
+    Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, Ft,
+    JobSpec, Orphans, Transport,
 };
 use eyrie_node::at_rest;
 use eyrie_node::daemon;

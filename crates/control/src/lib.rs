@@ -27,8 +27,7 @@ pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use ha::Ha;
 pub use message::{
     Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, Ft, JobSpec,
-    LeaveStep,
-    Leaving, NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
+    LeaveStep, Leaving, NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};

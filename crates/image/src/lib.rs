@@ -212,7 +212,9 @@ pub use lazy::{Filled, Filling};
 pub use offers::{Decisions, Machine, Offer, machine, meminfo};
 pub use pool::{Pool, Sharing};
 pub use precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy};
-pub use private::{Untrusted, check_private, check_private_home, create_private, create_private_dir, write_private};
+pub use private::{
+    Untrusted, check_private, check_private_home, create_private, create_private_dir, write_private,
+};
 pub use rejoin::{BackEnd, Call, Link};
 pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};
 pub use rewire::{MadeSockets, Rewiring, make_sockets};

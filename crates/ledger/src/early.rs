@@ -146,7 +146,7 @@ impl Prefix {
 /// wants no acknowledgement.
 pub fn entry(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
     let spot = part(bytes, offset, chunk)?;
-    let bounds = spot.flags & !entry::WORLD_MASK;
+    let bounds = spot.flags & !(entry::WORLD_MASK | entry::CALLS);
     let whole = bounds == entry::FIRST | entry::LAST && spot.frag == spot.env.len;
     (whole && spot.frag <= MOST_BYTES).then_some(spot)
 }
@@ -155,7 +155,7 @@ pub fn entry(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
 pub fn part(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
     let head = bytes.first_chunk::<{ HEADER_BYTES as usize }>()?;
     let spot = Spot::of(head, offset, chunk)?;
-    let plain = spot.flags & !(entry::FIRST | entry::LAST | entry::WORLD_MASK) == 0;
+    let plain = spot.flags & !(entry::FIRST | entry::LAST | entry::WORLD_MASK | entry::CALLS) == 0;
     (plain && spot.told == bytes.len() as u64).then_some(spot)
 }
 

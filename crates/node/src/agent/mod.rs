@@ -349,7 +349,8 @@ impl Agent {
         let (segment_fd, segment) = match &place.segment {
             Some(path) => load_segment(&place.id, &spec, path)?,
             None => {
-                eyrie_image::create_private_dir(&images).map_err(|e| BeginError::File(images, e))?;
+                eyrie_image::create_private_dir(&images)
+                    .map_err(|e| BeginError::File(images, e))?;
                 make_segment(&place.id, &spec, own)?
             }
         };
