@@ -225,7 +225,7 @@ impl Job {
         under_way.left.remove(&rank);
         match result {
             CheckpointResult::Taken(_) => {}
-            CheckpointResult::Failed { text, .. } => {
+            CheckpointResult::Failed { text, .. } | CheckpointResult::NoPartner(text) => {
                 under_way.failed = Some(format!("rank {rank}: {text}"));
             }
             CheckpointResult::Died => drop(under_way.failed.get_or_insert_default()),
