@@ -4,7 +4,7 @@
 
 use crate::freeze::Frozen;
 use crate::trace::CALLS;
-use crate::twin::reap;
+use crate::stops::reap;
 
 const PAGE: usize = 4096;
 /// How many calls a checkpoint of a process with one thread may take.
