@@ -3,8 +3,8 @@
 //! timed.
 
 use crate::freeze::Frozen;
-use crate::trace::CALLS;
 use crate::stops::reap;
+use crate::trace::CALLS;
 
 const PAGE: usize = 4096;
 /// How many calls a checkpoint of a process with one thread may take.
