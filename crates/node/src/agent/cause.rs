@@ -39,22 +39,24 @@ impl Before {
 
     /// Why a process was killed that was not collected yet, if it was for memory.
     pub fn memory(&self, pid: libc::pid_t) -> Option<String> {
+        // It may have gone to another group since it began.
         let now = Before::of(pid);
         // This counts those of all groups, too.
         if !now.machine.zip(self.machine).is_some_and(|(now, before)| now > before) {
             return None;
         }
-        let Some((group, kills)) = now.group else {
-            return Some(String::from("killed for memory: the machine has no more"));
-        };
-        // It may have gone to another group since.
-        let before = self.group.as_ref().filter(|(same, _)| *same == group).map_or(0, |b| b.1);
-        if kills <= before {
-            return None;
+        let known = now.group.filter(|(group, _)| !group.hides_the_dead());
+        if let Some((group, kills)) = &known {
+            let before = self.group.as_ref().filter(|(same, _)| same == group);
+            if *kills <= before.map_or(0, |(_, kills)| *kills) {
+                return None;
+            }
         }
-        Some(match group.limit_bytes() {
+        let grew = |(group, before): &(Group, u64)| group.kills().is_some_and(|now| now > *before);
+        let group = known.as_ref().or(self.group.as_ref().filter(|before| grew(before)));
+        Some(match group.and_then(|(group, _)| group.limit_bytes()) {
             Some(bytes) => format!("killed for memory: the cgroup allows {}", megabytes(bytes)),
-            None => String::from("killed for memory: the machine has no more"),
+            None => String::from("killed for memory: its cgroup, or the machine, has no more"),
         })
     }
 }
@@ -110,6 +112,11 @@ impl Group {
         let has = |root: &&&Path| root.join(path).join("memory.events").exists();
         let root = v2.iter().find(has)?;
         Some(Group { root: root.to_path_buf(), folder: root.join(path), v2: true })
+    }
+
+    /// Of a process that ends the kernel names the root in a hierarchy of version 1.
+    fn hides_the_dead(&self) -> bool {
+        !self.v2 && self.folder == self.root
     }
 
     /// How many of its processes were killed for memory.
