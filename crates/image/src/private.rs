@@ -39,10 +39,11 @@ pub enum Untrusted {
 /// Refuses what others could have put there. What is not there is fine.
 pub fn check_private(path: &Path) -> Result<(), Untrusted> {
     // A link is trusted as far as its owner is: who may not write to the folder cannot change it.
+    let not_there = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
     for look in [fs::symlink_metadata, fs::metadata] {
         match look(path) {
             Ok(meta) => check_meta(path, &meta)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if not_there.contains(&error.kind()) => return Ok(()),
             Err(error) => return Err(Untrusted::Io(path.into(), error)),
         }
     }
