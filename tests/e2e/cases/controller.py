@@ -301,7 +301,7 @@ SMALL = [
     "-rm",
     "sh",
     "-c",
-    'mount -t tmpfs -o size=48m none "$EYRIE_HOME" && exec "$@"',
+    'mount -t tmpfs -o size=48m,mode=700 none "$EYRIE_HOME" && exec "$@"',
     "sh",
 ]
 

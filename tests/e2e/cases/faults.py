@@ -216,7 +216,7 @@ def test_full_disk():
         "-rm",
         "sh",
         "-c",
-        'mount -t tmpfs -o size=1m none "$EYRIE_HOME" && exec "$@"',
+        'mount -t tmpfs -o size=1m,mode=700 none "$EYRIE_HOME" && exec "$@"',
         "sh",
     ]
     with Gated(example("heat") + SIZES["heat"], ckpt_every=0.2, wrap=small) as job:

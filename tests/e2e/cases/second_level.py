@@ -166,7 +166,7 @@ APART = """name=$1
 shift
 if [ $name = beta ]; then
     export http_proxy=http://127.0.0.1:1 HTTP_PROXY=http://127.0.0.1:1 ALL_PROXY=http://127.0.0.1:1
-    exec unshare -m sh -c 'mount -t tmpfs none "$0/jobs" && exec sh -c "$*"' "$EYRIE_HOME" "$@"
+    exec unshare -m sh -c 'mount -t tmpfs -o mode=700 none "$0/jobs" && exec sh -c "$*"' "$EYRIE_HOME" "$@"
 fi
 exec sh -c "$*"
 """

@@ -10,7 +10,7 @@ SMALL = [
     "-rm",
     "sh",
     "-c",
-    'mkdir "$EYRIE_HOME/full" && mount -t tmpfs -o size=16k none "$EYRIE_HOME/full" && exec "$@"',
+    'mkdir "$EYRIE_HOME/full" && mount -t tmpfs -o size=16k,mode=700 none "$EYRIE_HOME/full" && exec "$@"',
     "sh",
 ]
 

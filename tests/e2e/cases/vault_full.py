@@ -15,7 +15,7 @@ SMALL = [
     "-rm",
     "sh",
     "-c",
-    'mkdir "$EYRIE_HOME/small" && mount -t tmpfs -o size=96m none "$EYRIE_HOME/small" && exec "$@"',
+    'mkdir "$EYRIE_HOME/small" && mount -t tmpfs -o size=96m,mode=700 none "$EYRIE_HOME/small" && exec "$@"',
     "sh",
 ]
 
