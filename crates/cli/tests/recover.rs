@@ -94,9 +94,12 @@ fn files_after(checkpoints: usize, options: &[&str]) -> usize {
 
 #[test]
 fn checkpoints_are_taken_by_themselves_and_only_two_are_kept() {
-    let files = files_after(10, &["--ckpt", "full"]);
+    let files = files_after(10, &["--ckpt", "full", "--fallback-every", "off"]);
     // Two a rank, and at most one being written (with a temporary name beside it).
     assert!(files <= 6, "{files}");
+    // Of two snapshots besides: an image a rank, and what was between the ranks.
+    let files = files_after(10, &["--ckpt", "full", "--fallback-every", "2"]);
+    assert!(files <= 6 + 2 * 3, "{files}");
 }
 
 #[test]

@@ -526,9 +526,11 @@ impl Monitor {
         }
         r.fruitless += 1;
         if is_own_bug(signal) && r.same_point >= SAME_POINT_DEATHS {
+            let cause = why.cause.as_ref().map_or(String::new(), |cause| format!(" ({cause})"));
             let text = format!(
-                "rank {rank} died of {name} three times at the same point: \
-                 this is the program's own fault"
+                "rank {rank} died of {} three times at the same point: \
+                 this is the program's own fault{cause}",
+                signal_name(signal)
             );
             return self.end(128 + signal, text, todo);
         }
