@@ -133,7 +133,7 @@ def test_what_differs_is_refused_if_it_is_to_be():
     command = [sys.executable, "-c", SQLITE]
     code, out, err, _ = comes_back(command, ["--files", "refuse"])
     assert code != 0 and out == "" and "--files refuse" in err, (code, err)
-    assert "/base was changed" in err and "/at was changed" in err, err
+    assert "/base-wal was changed" in err and "/at was changed" in err, err
 
 
 def test_what_differs_is_only_named_if_it_is_to_be():
