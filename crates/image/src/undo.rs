@@ -29,6 +29,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const CHUNK_BYTES: usize = 64 << 10;
 /// Most entries of folders in which a file is looked for that has another name now.
 const MAX_ENTRIES: usize = 20_000;
+/// Files that are named where there is no restore because of them.
+const MAX_NAMED: usize = 8;
 /// What a database leaves beside its file while it changes that. One that was not there at the
 /// checkpoint would change the file once more.
 const JOURNALS: [&str; 3] = ["-journal", "-wal", "-shm"];
@@ -237,7 +239,11 @@ impl Undo {
         let (case, how) = (&self.cases[i], self.how);
         let missing = matches!(case.now, Now::Gone | Now::Replaced) && case.made.is_none();
         if how == Files::Refuse && !matches!(case.now, Now::There) {
-            return Err(refused(&case.path, &case.described()));
+            let elsewhere = self
+                .cases
+                .iter()
+                .filter(|c| c.is_open() && !matches!(c.now, Now::There) && self.concerns(c));
+            return Err(refused(&elsewhere.map(|c| (&*c.path, c.described())).collect::<Vec<_>>()));
         }
         if !missing {
             let moved = matches!(case.now, Now::Moved(_)) || case.made.is_some();
@@ -276,11 +282,12 @@ impl Undo {
 
     /// Refuses what is to be refused. Changes nothing.
     pub fn compare(&self, contents: Contents<'_>) -> Result<(), RestoreError> {
+        let mut different = Vec::new();
         for case in self.cases.iter().filter(|case| self.concerns(case)) {
             let Some(what) = case.differs(contents, self.appended) else { continue };
             match self.how {
                 Files::Refuse if case.will_be_cut(self.appended) => {}
-                Files::Refuse => return Err(refused(&case.path, &what)),
+                Files::Refuse => different.push((&*case.path, what)),
                 Files::Restore => match self.obstacle(case, contents) {
                     Some(why) => {
                         let what = format!("{what}, and cannot be put back: {why}");
@@ -291,7 +298,7 @@ impl Undo {
                 Files::Auto | Files::Warn => {}
             }
         }
-        Ok(())
+        if different.is_empty() { Ok(()) } else { Err(refused(&different)) }
     }
 
     /// Names beside a file count if that has been moved on.
@@ -526,8 +533,16 @@ impl Case {
     }
 }
 
-fn refused(path: &Path, what: &str) -> RestoreError {
-    let what = format!("{what}; the program would find there what it wrote later (--files refuse)");
+/// Names the first few files that are not as they were, of which there is one at least.
+fn refused(different: &[(&Path, String)]) -> RestoreError {
+    let named = different.iter().take(MAX_NAMED).skip(1);
+    let mut all: String = named.map(|(p, what)| format!("; {} {what}", p.display())).collect();
+    if different.len() > MAX_NAMED {
+        all += &format!("; so are {} more", different.len() - MAX_NAMED);
+    }
+    let (path, what) = &different[0];
+    let what =
+        format!("{what}{all}; the program would find there what it wrote later (--files refuse)");
     file_error(path.as_os_str().as_bytes(), what)
 }
 

@@ -3,18 +3,19 @@
 //! those who may administer the system; to others it does not, and such files are not known.
 //!
 //! Watched are the folders in which programs work, those below, and those of files that they have
-//! open. Nobody waits for us; a process that is gone before it is looked at is known if it was seen
-//! when it opened the file.
+//! open; one that is made later is watched as soon as the kernel tells of it. Nobody waits for us; a
+//! process that is gone before it is looked at is known if it was seen when it opened the file.
 //!
 //! Kept true: a file is only taken for a program's own if a process of that program was seen
-//! writing to it; one that others were seen writing to is told apart.
+//! writing to it, or moved it there, or made its folder so shortly before that nothing was seen of
+//! that folder yet; one that others were seen writing to is told apart.
 
 use crate::procfs::Stat;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,16 @@ const HANDLE_BYTES: usize = 128;
 /// Folders that are watched for a program, and how far below the one in which it works.
 const MAX_FOLDERS: usize = 256;
 const MAX_DEPTH: usize = 4;
+/// Folders that are watched in all.
+const MAX_WATCHED: usize = 4096;
+/// What is told of files and folders in a folder that is watched.
+const ASKED: u64 = libc::FAN_OPEN
+    | libc::FAN_CLOSE_WRITE
+    | libc::FAN_CREATE
+    | libc::FAN_MOVED_TO
+    | libc::FAN_DELETE
+    | libc::FAN_ONDIR
+    | libc::FAN_EVENT_ON_CHILD;
 /// Files that are remembered.
 const MAX_FILES: usize = 4096;
 /// How long it is remembered whose a process was.
@@ -40,6 +51,14 @@ const MAX_PARENTS: usize = 64;
 struct Touch {
     by: BTreeSet<libc::pid_t>,
     others: bool,
+}
+
+/// A folder that has come.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// The program that made it, if one did.
+    made_by: Option<libc::pid_t>,
 }
 
 #[derive(Debug, Default)]
@@ -140,20 +159,7 @@ impl Watch {
 
     /// Watches a folder.
     fn add(&self, folder: &Path) {
-        let Some(handle) = handle_of(folder) else { return };
-        if self.seen().folders.contains_key(&handle) {
-            return;
-        }
-        let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return };
-        let what = libc::FAN_OPEN | libc::FAN_CLOSE_WRITE | libc::FAN_EVENT_ON_CHILD;
-        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_ONLYDIR;
-        // SAFETY: the path is a C string that outlives the call.
-        let marked = unsafe {
-            libc::fanotify_mark(self.fd.as_raw_fd(), how, what, libc::AT_FDCWD, path.as_ptr())
-        };
-        if marked == 0 {
-            self.seen().folders.insert(handle, folder.to_path_buf());
-        }
+        self.seen().add(self.fd.as_raw_fd(), folder);
     }
 
     /// Files that a program was seen writing to, and that are there.
@@ -199,7 +205,9 @@ impl Watch {
             if n <= 0 {
                 return;
             }
-            seen.events(&buffer[..n as usize]);
+            for new in seen.events(&buffer[..n as usize]) {
+                seen.discover(fd, new);
+            }
             wait = 0;
         }
     }
@@ -211,33 +219,51 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
 }
 
 impl Seen {
-    fn events(&mut self, mut rest: &[u8]) {
+    /// Takes what is told; returns folders that are new.
+    fn events(&mut self, mut rest: &[u8]) -> Vec<Folder> {
+        let mut new = Vec::new();
         let now = Instant::now();
         self.known.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
         while let Some(length) = number(rest, 0, 4).map(|n| n as usize) {
             if length < EVENT_BYTES || length > rest.len() {
-                return;
+                break;
             }
-            self.event(&rest[..length], now);
+            new.extend(self.event(&rest[..length], now));
             rest = &rest[length..];
         }
+        new
     }
 
-    fn event(&mut self, event: &[u8], now: Instant) {
-        let (Some(mask), Some(pid)) = (number(event, 8, 8), number(event, 20, 4)) else { return };
-        let pid = pid as libc::pid_t;
+    fn event(&mut self, event: &[u8], now: Instant) -> Option<Folder> {
+        let (mask, pid) = (number(event, 8, 8)?, number(event, 20, 4)? as libc::pid_t);
         if pid == 0 {
-            return;
+            return None;
         }
         let root = self.root_of(pid);
         if let Some(Some(root)) = root {
             self.known.insert(pid, (root, now));
         }
         let root = root.or_else(|| self.known.get(&pid).map(|(root, _)| Some(*root)));
-        if mask & libc::FAN_CLOSE_WRITE == 0 {
-            return;
+        if mask & libc::FAN_DELETE != 0
+            && let Some(path) = self.path(event)
+            && fs::symlink_metadata(&path).is_err()
+        {
+            self.forget(&path);
+            return None;
         }
-        let (Some(root), Some(path)) = (root, self.path(event)) else { return };
+        let comes = mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
+        if mask & libc::FAN_ONDIR != 0 {
+            let made_by = root.flatten().filter(|_| mask & libc::FAN_CREATE != 0);
+            return self.path(event).filter(|_| comes).map(|path| Folder { path, made_by });
+        }
+        if mask & (libc::FAN_CLOSE_WRITE | libc::FAN_MOVED_TO) != 0 {
+            let (root, path) = (root?, self.path(event)?);
+            self.touch(path, root);
+        }
+        None
+    }
+
+    fn touch(&mut self, path: PathBuf, root: Option<libc::pid_t>) {
         if self.files.len() >= MAX_FILES && !self.files.contains_key(&path) {
             return;
         }
@@ -245,6 +271,69 @@ impl Seen {
         match root {
             Some(root) => drop(touch.by.insert(root)),
             None => touch.others = true,
+        }
+    }
+
+    /// A file or folder is gone.
+    fn forget(&mut self, path: &Path) {
+        if self.files.remove(path).is_none() {
+            self.folders.retain(|_, folder| folder != path);
+        }
+    }
+
+    /// Watches a folder, or notes that it has another name.
+    fn add(&mut self, fd: RawFd, folder: &Path) -> Option<()> {
+        let handle = handle_of(folder)?;
+        if let Some(known) = self.folders.get(&handle) {
+            if known != folder && handle_of(known).as_ref() != Some(&handle) {
+                let before = self.folders.insert(handle, folder.to_path_buf())?;
+                self.moved(&before, folder);
+            }
+            return Some(());
+        }
+        if self.folders.len() >= MAX_WATCHED {
+            return None;
+        }
+        let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_ONLYDIR;
+        // SAFETY: the path is a C string that outlives the call.
+        let marked = unsafe { libc::fanotify_mark(fd, how, ASKED, libc::AT_FDCWD, path.as_ptr()) };
+        if marked == 0 {
+            self.folders.insert(handle, folder.to_path_buf());
+        }
+        Some(())
+    }
+
+    /// Watches a folder that has just come, and those below. What is in one that a program made it
+    /// wrote before that could be seen.
+    fn discover(&mut self, fd: RawFd, Folder { path, made_by }: Folder) {
+        let mut folders = vec![path];
+        let mut left = MAX_FOLDERS;
+        while let Some(folder) = folders.pop().filter(|_| left > 0) {
+            left -= 1;
+            self.add(fd, &folder);
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten().take(MAX_FILES) {
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                    Ok(kind) if kind.is_file() && made_by.is_some() => {
+                        self.touch(entry.path(), made_by);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A folder has another name.
+    fn moved(&mut self, before: &Path, now: &Path) {
+        let of = |path: &PathBuf| Some(now.join(path.strip_prefix(before).ok()?));
+        let moved: Vec<_> = self.files.keys().filter_map(|p| Some((p.clone(), of(p)?))).collect();
+        for (before, now) in moved {
+            if let Some(touch) = self.files.remove(&before) {
+                let at = self.files.entry(now).or_default();
+                at.by.extend(touch.by);
+                at.others |= touch.others;
+            }
         }
     }
 
@@ -348,6 +437,47 @@ mod tests {
         }
         watch.leave(root);
         assert!(watch.touched(root).is_empty());
+    }
+
+    #[test]
+    fn folders_that_come_and_get_other_names_are_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(watch) = Watch::begin() else { return };
+        let mut command = Command::new("sh");
+        let line = "read go; mkdir -p a/b; read go; echo 1 > a/b/new; read go; mv a d; read go
+            echo 1 >> d/b/later; echo 1 > end; read go";
+        command.arg("-c").arg(line).current_dir(folder.path());
+        let mut own = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let root = own.id() as libc::pid_t;
+        watch.follow(root, &[]);
+        let mut on = || io::Write::write_all(own.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let watched = |name: &str| {
+            while tells() && !watch.seen().folders.values().any(|f| *f == path(name)) {
+                watch.take(10);
+            }
+        };
+        let until = |name: &str| loop {
+            watch.take(10);
+            let touched = watch.touched(root).into_iter().map(|t| t.path);
+            let touched: Vec<PathBuf> = touched.collect();
+            if touched.contains(&path(name)) || !tells() {
+                break touched;
+            }
+        };
+        on();
+        watched("a/b");
+        on();
+        until("a/b/new");
+        on();
+        watched("d/b");
+        on();
+        let mut touched = until("end");
+        own.kill().unwrap();
+        drop(own.wait());
+        touched.retain(|path| path.exists());
+        let all = ["d/b/later", "d/b/new", "end"].map(path);
+        assert!(!tells() || touched == all, "{touched:?}");
     }
 
     /// Whether this process may know of others.

@@ -55,6 +55,7 @@ int main(int argc, char **argv)
     MPI_Reduce(&sum, &all, 1, MPI_UINT64_T, MPI_BXOR, 0, MPI_COMM_WORLD);
     if (rank == 0)
         printf("%d rounds, checksum %016" PRIx64 "\n", rounds, all);
+    fflush(stdout);
     unlink(name);
     MPI_Finalize();
     return 0;
