@@ -3,8 +3,8 @@
 //! those who may administer the system; to others it does not, and such files are not known.
 //!
 //! Watched are the folders in which programs work, those below, and those of files that they have
-//! open; one that is made later is watched as soon as the kernel tells of it. Nobody waits for us; a
-//! process that is gone before it is looked at is known if it was seen when it opened the file.
+//! open; one that is made later is watched as soon as the kernel tells of it. Nobody waits for us;
+//! a process that is gone before it is looked at is known if it was seen when it opened the file.
 //!
 //! Kept true: a file is only taken for a program's own if a process of that program was seen
 //! writing to it, or moved it there, or made its folder so shortly before that nothing was seen of
