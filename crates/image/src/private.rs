@@ -70,7 +70,7 @@ pub fn check_private_home(path: &Path) -> Result<(), Untrusted> {
     for folder in path.ancestors().skip(1) {
         let Ok(meta) = fs::metadata(folder) else { continue };
         let mode = meta.mode() & 0o7777;
-        if mode & WRITABLE_BY_ALL != 0 && mode & STICKY == 0 {
+        if meta.is_dir() && mode & WRITABLE_BY_ALL != 0 && mode & STICKY == 0 {
             return Err(Untrusted::Around { path: path.into(), folder: folder.into(), mode });
         }
     }
