@@ -137,6 +137,9 @@ impl Agent {
         let bound = self.place(rank)?.map(|set| cores::mask(&set));
         let (pid, filling, files) = match from.generation {
             0 => {
+                // What its last process wrote to is no longer anybody's.
+                let dead = self.rank(rank).last_pid.take();
+                self.shared_files(dead);
                 let pid = self.exec(rank, stdio, bound)?;
                 self.follow_files(pid, &[]);
                 (pid, None, vec![])
