@@ -7,7 +7,8 @@ use common::{
     start_waiting, wait_for_line,
 };
 use eyrie_image::{
-    CaptureError, FreezeError, Frozen, Image, ImageError, RestoreError, RestoreSpec, restore,
+    CaptureError, FreezeError, Frozen, Image, ImageError, Mode, RestoreError, RestoreSpec, Tracker,
+    Tracking, restore,
 };
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -294,28 +295,46 @@ fn a_lock_that_somebody_else_holds_is_told_as_that() {
     drop(bring_back(&image));
 }
 
+/// An image with nothing of what files hold.
+fn checkpoint_without_files(pid: libc::pid_t, image: &Path) {
+    let mut tracker = Tracker::new(Tracking::Auto);
+    tracker.keep_files(0);
+    let mut frozen = Frozen::stop(pid).unwrap();
+    let shot = frozen.shot(image, &mut tracker, Mode::Auto).unwrap();
+    frozen.release().unwrap();
+    shot.write_image(b"meta", &mut tracker).unwrap();
+}
+
 #[test]
-fn an_open_file_that_shrank_or_went_is_named() {
+fn an_open_file_that_shrank_or_went_is_named_or_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut process = start_waiting(folder.path(), "w-shrunk", &["10000", "log"]);
-    let image = folder.path().join("image");
+    let (image, bare) = (folder.path().join("image"), folder.path().join("bare"));
+    checkpoint_without_files(process.pid, &bare);
     checkpoint(process.pid, &image).unwrap();
     process.kill();
     let log = folder.path().join("log");
     let whole = fs::read(&log).unwrap();
-    let writer = File::options().write(true).open(&log).unwrap();
-    writer.set_len(1).unwrap();
-    drop(writer);
-    let error = try_restore(&image).unwrap_err().to_string();
+    let shrink = || {
+        let writer = File::options().write(true).open(&log).unwrap();
+        writer.set_len(1).unwrap();
+    };
+    shrink();
+    let error = try_restore(&bare).unwrap_err().to_string();
     assert!(error.contains("log") && error.contains("shrunk"), "{error}");
     // What was appended after the checkpoint is cut off at restore, and only then.
     fs::write(&log, [whole.as_slice(), b"and more"].concat()).unwrap();
-    let again = bring_back(&image);
+    drop(bring_back(&bare));
     assert_eq!(fs::read(&log).unwrap(), whole);
-    drop(again);
     fs::remove_file(&log).unwrap();
-    let error = try_restore(&image).unwrap_err().to_string();
+    let error = try_restore(&bare).unwrap_err().to_string();
     assert!(error.contains("log") && error.contains("gone"), "{error}");
+    // With what it held it is made again, and what is missing of it comes back.
+    for harm in [&(|| ()) as &dyn Fn(), &shrink] {
+        harm();
+        drop(bring_back(&image));
+        assert_eq!(fs::read(&log).unwrap(), whole);
+    }
 }
 
 #[test]
