@@ -146,7 +146,7 @@ impl Prefix {
 /// wants no acknowledgement.
 pub fn entry(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
     let spot = part(bytes, offset, chunk)?;
-    let bounds = spot.flags & !(entry::WORLD_MASK | entry::CALLS);
+    let bounds = spot.flags & !entry::WORLD_MASK;
     let whole = bounds == entry::FIRST | entry::LAST && spot.frag == spot.env.len;
     (whole && spot.frag <= MOST_BYTES).then_some(spot)
 }
@@ -154,8 +154,8 @@ pub fn entry(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
 /// The entry in `bytes`, which came over a wire: of a message that wants no acknowledgement.
 pub fn part(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
     let head = bytes.first_chunk::<{ HEADER_BYTES as usize }>()?;
-    let spot = Spot::of(head, offset, chunk)?;
-    let plain = spot.flags & !(entry::FIRST | entry::LAST | entry::WORLD_MASK | entry::CALLS) == 0;
+    let spot = Spot::sent(head, offset, chunk)?;
+    let plain = spot.flags & !(entry::FIRST | entry::LAST | entry::WORLD_MASK) == 0;
     (plain && spot.told == bytes.len() as u64).then_some(spot)
 }
 

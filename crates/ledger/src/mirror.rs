@@ -205,7 +205,7 @@ impl Mirror {
             if offset + size >= self.chunk {
                 return Err(refused);
             }
-            let spot = Spot::of(head, offset + size, self.chunk).ok_or(Refused::Entry(pos))?;
+            let spot = Spot::sent(head, offset + size, self.chunk).ok_or(Refused::Entry(pos))?;
             let want = seq.wrapping_add(1);
             if spot.stamp != want || want == 0 {
                 return Err(Refused::Stamp { pos, want, found: spot.stamp });
@@ -362,7 +362,7 @@ pub fn install(
         let rest = bytes.get(offset as usize..).unwrap_or_default();
         let Some(head) = rest.first_chunk::<{ HEADER_BYTES as usize }>() else { break };
         let (seq, chain) = mirror.known.unwrap_or_default();
-        let Some(spot) = Spot::of(head, offset, chunk).filter(|s| s.stamp == seq + 1) else {
+        let Some(spot) = Spot::sent(head, offset, chunk).filter(|s| s.stamp == seq + 1) else {
             break;
         };
         let mut entry = rest.get(..spot.told as usize).ok_or(Refused::Size(spot.told))?.to_vec();

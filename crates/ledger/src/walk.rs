@@ -11,7 +11,7 @@ use crate::reader::Damaged;
 use crate::segment::Segment;
 use crate::sendlog::dir_index;
 
-/// All flags that an entry may bear in a stream between nodes.
+/// All flags that an entry may bear.
 const FLAGS: u32 =
     entry::FIRST | entry::LAST | entry::SYNC | entry::PAD | entry::CALLS | entry::WORLD_MASK;
 
@@ -49,6 +49,12 @@ impl Spot {
         let fits = offset.checked_add(size)? <= chunk && frag <= len;
         let spot = Spot { stamp: word(0), env, frag, flags, size, told };
         (plain && fits).then_some(spot)
+    }
+
+    /// The same of a header that another node sent: names of functions are only in the logs of
+    /// `eyrie verify`, which runs on one node.
+    pub fn sent(head: &[u8; HEADER_BYTES as usize], offset: u64, chunk: u64) -> Option<Spot> {
+        Spot::of(head, offset, chunk).filter(|spot| spot.flags & entry::CALLS == 0)
     }
 
     /// Whether its message wants an acknowledgement that stands in this entry.

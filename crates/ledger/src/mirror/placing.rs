@@ -69,7 +69,7 @@ impl Mirror {
     fn check_head(&self, chain: u64, head: &Head, bytes: u64) -> Option<(u64, Checked)> {
         let offset = self.have % self.chunk;
         let (seq, own) = self.known.filter(|(_, own)| offset > 0 || *own == chain)?;
-        let spot = Spot::of(head.first_chunk()?, offset, self.chunk)?;
+        let spot = Spot::sent(head.first_chunk()?, offset, self.chunk)?;
         let follows = seq.checked_add(1) == Some(spot.stamp);
         let alone = (spot.told, spot.size) == (bytes, bytes);
         let large = entry::payload_offset(spot.frag) == SLOT_BYTES;
