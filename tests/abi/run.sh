@@ -146,7 +146,7 @@ shows() {
     "$prefix/bin/mpicc" -show x.c -o x | grep -q -- "-I$prefix/include x.c -o x .*-lmpi_abi" &&
         ! "$prefix/bin/mpicc" -show -c x.c | grep -q -- -lmpi_abi &&
         EYRIE_CC='some compiler' "$prefix/bin/mpicc" -show x.c | grep -q '^some compiler -I' &&
-        "$prefix/bin/mpifort" -link-info | grep -q -- '-leyrie_fortran -lmpi_abi'
+        "$prefix/bin/mpifort" -link-info | grep -q -- '-leyrie_fortran -Wl,--push-state,--no-as-needed -lmpi_abi'
 }
 
 fixed_form() {
