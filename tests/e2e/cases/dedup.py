@@ -26,6 +26,8 @@ def result():
 def paused(*options):
     """A job whose rank 0 waits for input, and the others for rank 0."""
     command = program("tables") + ["--pause"]
+    # Snapshots of all ranks keep files, too.
+    options = ("--fallback-every", "off", *options)
     with Job(command, ranks=RANKS, ckpt_every=0, stdin="open", options=options) as job:
         job.until(lambda: "paused" in job.stdout(), "pause")
         yield job

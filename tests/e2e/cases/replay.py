@@ -119,7 +119,7 @@ def test_a_difference_is_told():
         assert job.wait() == 0, job.report()
         code, record = replay(job, images(job, 0)[-1])
         assert code == 1 and record["end"] == "diverged", record
-        assert "payload" in record["text"], record
+        assert "differs first in byte" in record["text"], record
 
 
 def test_input_is_read_again():
