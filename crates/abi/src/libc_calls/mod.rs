@@ -30,10 +30,17 @@ static TELLS: AtomicBool = AtomicBool::new(false);
 
 /// From MPI_Init on.
 pub fn begin(machine: &mut Machine) {
-    if machine.tells() {
+    if machine.tells() && !has_regions() {
         identity::begin(machine);
         TELLS.store(true, Relaxed);
     }
+}
+
+/// Whether the program has libeyrie_regions.so, which asks for the time as often as it happens to
+/// wait: what it is told cannot be told apart from what the program is told.
+fn has_regions() -> bool {
+    // SAFETY: a constant string; only whether there is such a symbol is asked.
+    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"eyrie_regions_open".as_ptr()).is_null() }
 }
 
 /// From MPI_Finalize on, and in children.
