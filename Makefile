@@ -19,7 +19,7 @@ help:
 	@echo 'make build    the staged prefix in build/: bin, lib, libexec, include, and the examples'
 	@echo 'make demo     runs cg three times, kills a rank and then a node, compares the results bit for bit'
 	@echo 'make test     all tests; the last line says how many passed and failed. Of cases that differ in'
-	@echo '              a row of a table only, a part at each commit: make test ALL=1 runs them all'
+	@echo '              a row of a table only, a part that covers it: make test ALL=1 runs them all'
 	@echo 'make lint     rustfmt, clippy with warnings denied, the house rules (tests/tidy.py)'
 	@echo 'make soak     SEEDS (default 100000) simulated jobs on many nodes, then benches/kill-storm'
 	@echo '              with RUNS (default 100) runs of each example program, and twice as many'

@@ -511,7 +511,7 @@ impl Door {
     }
 
     /// Records one more call of the open run. Whether that took a word.
-    #[inline]
+    #[inline(always)]
     fn grow(&mut self, by: Run) -> bool {
         if let Some((at, made)) = &mut self.run
             && made.fruitless < MOST
@@ -524,12 +524,18 @@ impl Door {
             self.seg.det(self.rank, *at).store(made.word(), Release);
             return false;
         }
+        self.open_run(by);
+        true
+    }
+
+    /// Records the first call of a run that follows the one that is open.
+    #[cold]
+    fn open_run(&mut self, by: Run) {
         self.close_run();
         let at = self.ctl.det_tail.load(Relaxed);
         self.push(&[by.word()]);
         self.run = Some((at, by));
         self.publish_pos();
-        true
     }
 
     /// Records what a call came to.

@@ -598,6 +598,7 @@ impl Segment {
         self.geo
     }
 
+    #[inline]
     fn at<T>(&self, off: u64) -> &T {
         assert!(off + size_of::<T>() as u64 <= self.total as u64, "segment offset out of range");
         // SAFETY: in range by the assertion, aligned by the layout, only atomics or fields that
@@ -642,6 +643,7 @@ impl Segment {
     }
 
     /// Word `n` (taken modulo the capacity) of the determinant log of `rank`.
+    #[inline]
     pub fn det(&self, rank: u32, n: u64) -> &AtomicU64 {
         assert!(rank < self.geo.ranks);
         let word = u64::from(rank) * self.geo.det_words + (n & (self.geo.det_words - 1));

@@ -190,7 +190,7 @@ impl Door {
     }
 
     /// One more call of the run.
-    #[inline]
+    #[inline(always)]
     fn ticked(&mut self, which: Which) {
         if self.grow(Run { fruitless: 0, ticks: 1 }) {
             let level = self.level();
