@@ -5,7 +5,7 @@ use crate::orphans;
 use crate::protocol::Written;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
-use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, Mode, Tracker};
+use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, GivenStreams, Mode, Tracker};
 use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -73,6 +73,7 @@ fn take_here(
     if manner.orphans == OrphansMode::Refuse {
         refuse_orphans(pid)?;
     }
+    frozen.was_given(GivenStreams::own());
     warn_of_family(&frozen);
     let stopped = Instant::now();
     let shot = frozen.shot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;

@@ -10,6 +10,7 @@ use crate::between::Between;
 use crate::cost::MAX_COPY_BYTES;
 use crate::error::CaptureError;
 use crate::freeze::Frozen;
+use crate::given::{GivenStreams, Stream};
 use crate::inet::Patience;
 use crate::kept::Room;
 use crate::lend::{self, Lender};
@@ -113,6 +114,10 @@ impl Open {
         self.meta.ino()
     }
 
+    fn stream(&self) -> Stream {
+        Stream { dev: self.meta.dev(), ino: self.meta.ino(), rdev: self.meta.rdev() }
+    }
+
     /// Its link as text.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.link).into_owned()
@@ -155,6 +160,8 @@ pub struct Known {
     pub mounts: Mounts,
     /// All processes that have a place in the images, also those that have ended.
     pub processes: BTreeSet<libc::pid_t>,
+    /// The standard streams that the first process was given.
+    pub given: GivenStreams,
 }
 
 /// The mounts of the namespace of this process and those it takes images of, by their numbers.
@@ -234,6 +241,7 @@ impl Survey {
     pub fn of_family(frozen: &Frozen) -> Result<Survey, CaptureError> {
         let mut survey = Survey::of(&frozen.pids(), &frozen.left_out, &frozen.between)?;
         survey.known.processes.extend(frozen.all_ended());
+        survey.known.given = frozen.given;
         Ok(survey)
     }
 
@@ -368,13 +376,14 @@ fn table(
 }
 
 /// Which of the standard streams this is, by identity of the pipe, socket or terminal.
-fn stdio(this: &Open, all: &[Open]) -> Option<u32> {
+fn stdio(this: &Open, all: &[Open], given: &GivenStreams) -> Option<u32> {
     let standard = all.iter().filter(|o| o.is_standard(all) && o.is_stream());
     let same = standard.filter(|o| o.same_file(this) && o.meta.rdev() == this.meta.rdev());
     // Output and error may be one pipe: the descriptor's own number decides first.
     let mut numbers: Vec<u32> = same.map(|o| o.fd).collect();
     numbers.sort_by_key(|&n| n != this.fd);
-    numbers.first().copied()
+    let found = numbers.first().copied();
+    found.or_else(|| given.which(this.stream(), this.fd).filter(|_| this.is_stream()))
 }
 
 fn describe(
@@ -428,24 +437,24 @@ fn target(
             let first = this.reads() && known.copied.insert(this.inode());
             match pipes::capture(this, all, first, lender)? {
                 Some(pipe) => Ok(Target::Pipe { pipe }),
-                None => handed_over(this, all),
+                None => handed_over(this, all, &known.given),
             }
         }
         libc::S_IFSOCK => match known.between.socket(this) {
             Some(looked_at) => looked_at,
             None => match sockets::capture(this, all, lender, &known.patience)? {
                 Some(socket) => Ok(Target::Socket { socket }),
-                None => handed_over(this, all),
+                None => handed_over(this, all, &known.given),
             },
         },
-        libc::S_IFCHR => device(this, all, lender),
+        libc::S_IFCHR => device(this, all, lender, &known.given),
         _ => refuse(format!("a special file, {}", this.shown())),
     }
 }
 
 /// A stream to somebody outside: only the standard ones can be given anew.
-fn handed_over(this: &Open, all: &[Open]) -> Result<Target, CaptureError> {
-    if let Some(which) = stdio(this, all) {
+fn handed_over(this: &Open, all: &[Open], given: &GivenStreams) -> Result<Target, CaptureError> {
+    if let Some(which) = stdio(this, all, given) {
         return Ok(Target::Stdio { which });
     }
     let shown = this.shown();
@@ -501,7 +510,12 @@ fn file(this: &Open, known: &Known) -> Result<Target, CaptureError> {
     Ok(Target::File { id, dir: this.meta.is_dir() })
 }
 
-fn device(this: &Open, all: &[Open], lender: &Lender) -> Result<Target, CaptureError> {
+fn device(
+    this: &Open,
+    all: &[Open],
+    lender: &Lender,
+    given: &GivenStreams,
+) -> Result<Target, CaptureError> {
     let rdev = this.meta.rdev();
     if libc::major(rdev) == MEM_MAJOR {
         return Ok(Target::Device { path: this.link.clone(), rdev });
@@ -516,7 +530,7 @@ fn device(this: &Open, all: &[Open], lender: &Lender) -> Result<Target, CaptureE
     }
     match terminals::capture(this, all, lender)? {
         Some(terminal) => Ok(Target::Terminal { terminal }),
-        None => handed_over(this, all),
+        None => handed_over(this, all, given),
     }
 }
 

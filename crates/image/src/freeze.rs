@@ -10,6 +10,7 @@
 use crate::between::{Between, Family};
 use crate::error::FreezeError;
 use crate::fault;
+use crate::given::GivenStreams;
 use crate::interrupted;
 use crate::lazy;
 use crate::memory;
@@ -67,6 +68,8 @@ pub struct Frozen {
     pub(crate) left_out: Vec<u64>,
     /// What was found when it and others stood still.
     pub(crate) between: Arc<Between>,
+    /// The streams that its first process was given.
+    pub(crate) given: GivenStreams,
     /// Its first thread ended while it was traced.
     first_ended: bool,
     /// How long it stood still, once it does not any more; shared with the twin's report.
@@ -146,6 +149,7 @@ impl Frozen {
             ended: Vec::new(),
             left_out: Vec::new(),
             between: Arc::default(),
+            given: GivenStreams::default(),
             first_ended: false,
             stood: Rc::default(),
             bound: None,
@@ -171,6 +175,12 @@ impl Frozen {
     /// connections to them are as they were found then.
     pub fn stands_with(&mut self, between: &Arc<Between>) {
         self.between = Arc::clone(between);
+    }
+
+    /// Says which standard streams it was given: these are streams of whoever restores it, also where
+    /// the program has moved them to other descriptors.
+    pub fn was_given(&mut self, streams: GivenStreams) {
+        self.given = streams;
     }
 
     /// Says which processors it was given when it was started, as a mask. For a restore where

@@ -88,6 +88,7 @@ mod freeze;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod given;
 mod gothreads;
 mod growing;
 mod hashes;
@@ -202,6 +203,7 @@ pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use executable::{NotExecutable, check_executable};
 pub use family_files::ChildFile;
 pub use freeze::Frozen;
+pub use given::GivenStreams;
 pub use growing::{Growing, announce, is_announced, withdraw};
 pub use heap::give_large_back;
 pub use image::{Image, Summary};

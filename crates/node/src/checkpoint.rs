@@ -14,8 +14,8 @@ use crate::reap;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
 use eyrie_image::{
-    Ahead, Between, CaptureError, Family, FreezeError, Frozen, ImageReport, LeftBehind, Mode, Shot,
-    Tap, Tracker,
+    Ahead, Between, CaptureError, Family, FreezeError, Frozen, GivenStreams, ImageReport,
+    LeftBehind, Mode, Shot, Tap, Tracker,
 };
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
@@ -60,6 +60,8 @@ pub struct Order {
     pub called_off: Arc<AtomicBool>,
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
+    /// The standard streams that it was given.
+    pub given: GivenStreams,
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
     /// Who takes the image while it is written, if somebody can.
@@ -488,6 +490,7 @@ fn tell_of_place(frozen: &mut Frozen, order: &Order, ctl: &RankCtl) {
     if let Some(mask) = &order.bound {
         frozen.is_bound_to(mask);
     }
+    frozen.was_given(order.given);
     let sockets = ctl.wire_inodes.iter().chain([&ctl.early_inode]);
     let open = sockets.map(|inode| inode.load(Ordering::Acquire)).filter(|inode| *inode != 0);
     open.for_each(|inode| frozen.leave_out(u64::from(inode)));

@@ -196,6 +196,27 @@ def test_killed_and_restarted_twice():
         assert not place.left_over(), place.left_over()
 
 
+def test_a_shell_that_has_moved_its_output():
+    """What it was given is at another descriptor, and a file in its place."""
+    with home() as place:
+        script = f"exec 3>&1 1>log; echo begun; {' '.join(place.gated(30))} >&3; echo ended"
+        first = place.start("run", "--", "sh", "-c", script)
+        lines(first, 5)
+        shell = place.running()["pid"]
+        place.good("checkpoint", "last")
+        with open(f"/proc/{shell}/task/{shell}/children") as file:
+            family = (shell, *map(int, file.read().split()))
+        for pid in family:
+            os.kill(pid, signal.SIGKILL)
+        assert rest(first)[0] == 128 + signal.SIGKILL
+        place.until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in family), "end of all")
+        place.let_on(10)
+        code, out, err = place.run("restart", "last")
+        assert code == 0 and out.endswith("28\n29\n") and err == "", (code, out, err)
+        with open(os.path.join(place.path, "log")) as log:
+            assert log.read() == "begun\nended\n"
+
+
 def test_image_under_a_name():
     """An image with -o stays, and is restarted as often as wanted."""
     with home() as place:

@@ -42,7 +42,7 @@ class Gates:
         return all(os.path.exists(f"{self.path(name)}.{r}") for r in range(ranks))
 
 
-def three(gates=None, at="second"):
+def three(gates=None, at="second", moved=False):
     """Three programs; with gates the script waits at a place."""
     second = [*SECOND, "leave"]
     wait = ["true"]
@@ -55,6 +55,8 @@ def three(gates=None, at="second"):
             f"until test -e {gates.open_file}; do sleep 0.02; done",
         ]
     # The last one exits by exec, and has no shell.
+    if moved:
+        wait = ["exec 7>&1 1>/dev/null", *wait, "exec 1>&7 7>&-"]
     return script(stage(*FIRST, "leave"), *wait, stage(*second), "exec " + stage(*THIRD, "silent"))
 
 
@@ -99,11 +101,11 @@ def test_verify_takes_scripts():
         assert "eyrie verify: deterministic" in job.stdout() + job.stderr(), job.report()
 
 
-def killed(at, ckpt_every, kill):
+def killed(at, ckpt_every, kill, moved=False):
     expected()
     gates = Gates()
     with gates.folder:
-        with harness.Job(three(gates, at), ranks=RANKS, ckpt_every=ckpt_every) as job:
+        with harness.Job(three(gates, at, moved), ranks=RANKS, ckpt_every=ckpt_every) as job:
             job.until(lambda: gates.reached("ready"), "all ranks at the gate")
             if ckpt_every < 10:
                 # One that was begun now, of each.
@@ -128,6 +130,11 @@ def test_killed_in_the_second_from_an_image():
 
 def test_killed_between_two_from_an_image():
     killed("between", 0.2, lambda job: job.kill_ranks([1, 2]))
+
+
+def test_killed_while_the_shell_has_moved_its_streams():
+    """They are the rank's under other numbers, and come back there."""
+    killed("between", 0.2, lambda job: job.kill_ranks([1, 2]), moved=True)
 
 
 def program_of(job, rank):

@@ -93,6 +93,7 @@ impl Agent {
             ahead: ahead.then(Arc::default),
             called_off: Arc::default(),
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
+            given: self.given(rank, start),
             tracker: self.tracker(rank, incremental),
             tap,
         };

@@ -8,6 +8,7 @@ use crate::pipes::queued;
 use eyrie_control::Stream;
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::{FromNode, OUTPUT_WINDOW_BYTES};
+use eyrie_image::GivenStreams;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -219,6 +220,15 @@ impl Agent {
         let proc = self.proc(rank, start)?;
         let written = |i: usize| proc.written[i] + queued(proc.pipes[i].get_ref().as_fd());
         Some(crate::checkpoint::Pipes { output: [written(0), written(1)], input })
+    }
+
+    /// The standard streams that the process of a rank was given.
+    pub(super) fn given(&mut self, rank: u32, start: u64) -> GivenStreams {
+        let fed = self.feed.as_ref().filter(|f| f.start == start && rank == 0);
+        let input = fed.and_then(|feed| feed.read.try_clone().ok());
+        let outputs = self.proc(rank, start).map(|proc| proc.pipes.clone());
+        let output = |i: usize| outputs.as_ref().map(|pipes| pipes[i].get_ref().as_fd());
+        GivenStreams::of([input.as_ref().map(|fd| fd.as_fd()), output(0), output(1)])
     }
 
     /// Bytes a rank wrote.
