@@ -177,8 +177,8 @@ impl Frozen {
         self.between = Arc::clone(between);
     }
 
-    /// Says which standard streams it was given: these are streams of whoever restores it, also where
-    /// the program has moved them to other descriptors.
+    /// Says which standard streams it was given: these are streams of whoever restores it, also
+    /// where the program has moved them to other descriptors.
     pub fn was_given(&mut self, streams: GivenStreams) {
         self.given = streams;
     }
