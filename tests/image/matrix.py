@@ -31,6 +31,9 @@ def cases():
     for program in table.PROGRAMS:
         for build in program.builds:
             for variant_name, variant in table.VARIANTS.items():
+                few = program.source not in table.ORDINARY_TOO or build != program.builds[0]
+                if variant_name == "ordinary" and (few or program.args):
+                    continue
                 name = f"{program.name}-{build}.{variant_name}"
                 yield Case(name, program, build, variant_name, variant)
 
@@ -46,7 +49,8 @@ def subset(every, rounds, seed):
             several = [case for case in own if case.variant_name == variant_name]
             first = seed + number * max(1, len(several) // len(table.VARIANTS))
             take = max(rounds, -(-len(several) // len(table.VARIANTS)))
-            several = several[first % len(several) :] + several[: first % len(several)]
+            if several:
+                several = several[first % len(several) :] + several[: first % len(several)]
             chosen += several[:take]
     return [case for case in every if case in chosen]
 
