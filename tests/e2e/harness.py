@@ -5,8 +5,10 @@ What it keeps true: a job's standard output and error go to files, so that nothi
 every wait has a limit and reports what the job was doing when it is exceeded; at the end no process
 of the job is left, or the test says so."""
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import random
@@ -151,8 +153,47 @@ def soon(condition, what):
         time.sleep(0.05)
 
 
+# In a user namespace that has no others in it.
+NO_NAMESPACES = (
+    *("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c"),
+    'for of in user pid; do echo 0 > /proc/sys/user/max_${of}_namespaces; done && exec "$@"',
+    "sh",
+)
+# A user without privileges, of whom the machine knows nothing.
+ORDINARY_USER = 61234
+ORDINARY = {"user": ORDINARY_USER, "group": ORDINARY_USER, "extra_groups": []}
+
+
+@functools.cache
+def reachable_folder():
+    """A folder that any user may read, gone at the end."""
+    folder = tempfile.mkdtemp(prefix="eyrie-test-ordinary-")
+    atexit.register(shutil.rmtree, folder, True)
+    os.chmod(folder, 0o755)
+    return folder
+
+
+@functools.cache
+def reachable(path):
+    """A copy of a file of the build, at the same place in a folder that any user may read."""
+    copy = os.path.join(reachable_folder(), os.path.relpath(path, BUILD))
+    os.makedirs(os.path.dirname(copy), exist_ok=True)
+    return shutil.copy(path, copy)
+
+
+def installed_for_all():
+    """`eyrie` with what belongs to it, where any user may start it."""
+    reachable(os.path.join(BUILD, "libexec", "eyrie-restorer"))
+    for name in ("libmpi.so.12", "libmpi_abi.so.1"):
+        reachable(os.path.join(BUILD, "lib", name))
+    return reachable(EYRIE)
+
+
 class Job:
     """One `eyrie run`. Use as a context manager: leaving it ends the job and removes its home."""
+
+    # Whether a user without privileges runs it, if the tests have some.
+    ordinary = False
 
     def __init__(
         self,
@@ -178,7 +219,12 @@ class Job:
         }
         self.out_path = os.path.join(self.home, "test.out")
         self.err_path = os.path.join(self.home, "test.err")
-        arguments = [EYRIE, subcommand] + ([] if ranks is None else ["-n", str(ranks)])
+        self.who = ORDINARY if self.ordinary and os.geteuid() == 0 else {}
+        self.program = installed_for_all() if self.who else EYRIE
+        if self.who:
+            os.chown(self.home, ORDINARY_USER, ORDINARY_USER)
+            command = [reachable(w) if w.startswith(BUILD) else w for w in command]
+        arguments = [self.program, subcommand] + ([] if ranks is None else ["-n", str(ranks)])
         if ckpt_every is not None:
             arguments += ["--ckpt-every", str(ckpt_every), "--ckpt-first", str(ckpt_every)]
         if ft is not None:
@@ -198,6 +244,7 @@ class Job:
                 cwd=cwd,
                 stdin=subprocess.PIPE if stdin is not None else stdin_file or subprocess.DEVNULL,
                 start_new_session=True,
+                **self.who,
             )
         # A wrapper may have put the job in a mount namespace of its own: look through its eyes.
         self.job_home = self.env["EYRIE_HOME"]
@@ -256,12 +303,13 @@ class Job:
     def eyrie(self, *arguments, check=True, timeout=TIMEOUT_S):
         """Runs another `eyrie` command on the same home; returns (code, stdout, stderr)."""
         done = subprocess.run(
-            [EYRIE, *arguments],
+            [self.program, *arguments],
             env=self.env,
             capture_output=True,
             text=True,
             timeout=timeout,
             stdin=subprocess.DEVNULL,
+            **self.who,
         )
         if check and done.returncode != 0:
             raise AssertionError(
@@ -453,7 +501,8 @@ class Gated(Job):
         env = {**(env or {}), "EYRIE_TEST_GATE": self.gate}
         script = next((i for i, word in enumerate(command) if word.endswith(".py")), None)
         if script is None:
-            env["LD_PRELOAD"] = compile_gate()
+            env["LD_PRELOAD"] = reachable(compile_gate()) if self.ordinary else compile_gate()
+            os.chmod(self.gates.name, 0o755)
         else:
             waits = os.path.join(ROOT, "tests", "e2e", "preload", "gate.py")
             command = [*command[:script], waits, *command[script:]]

@@ -15,6 +15,8 @@ import tempfile
 import time
 
 import builds
+import driver
+import table
 from driver import Driver, Hung, LIMIT_S, fields
 
 # Exit code of a program that finds no such thing on this machine.
@@ -118,6 +120,12 @@ class Life:
         self.work = os.path.join(self.folder, "work")
         os.makedirs(self.work)
         self.env = {**dict(case.variant.env), **environment(times)}
+        if table.ORDINARY in self.env:
+            program, *arguments = case.command
+            command = (driver.reachable(program), *arguments)
+            self.case = dataclasses.replace(case, command=command)
+            for folder in {self.folder, self.images, self.work}:
+                os.chown(folder, table.ORDINARY_USER, table.ORDINARY_USER)
         self.counts = Counts()
         self.log = []
         # How much of the program's own time has passed, and how much there is, about.

@@ -1,12 +1,17 @@
 """The other end of `image-driver`: a small daemon that owns one program. Each wait has a limit, and
 what the program was doing when it is exceeded is told."""
 
+import atexit
+import functools
 import os
 import select
+import shutil
 import subprocess
+import tempfile
 import time
 
 import builds
+import table
 
 LIMIT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
 # Within this time helpers of a process that has ended must have ended too.
@@ -29,6 +34,15 @@ def build():
             cwd=builds.ROOT,
             env={**os.environ, "CARGO_TARGET_DIR": TARGET},
         )
+
+
+@functools.cache
+def reachable(path):
+    """A copy of a program where any user may start it."""
+    folder = tempfile.mkdtemp(prefix="eyrie-image-ordinary-")
+    atexit.register(shutil.rmtree, folder, True)
+    os.chmod(folder, 0o755)
+    return shutil.copy(path, folder)
 
 
 class Hung(Exception):
@@ -60,11 +74,17 @@ class Driver:
     """One daemon with one program. Use as a context manager: leaving it ends both."""
 
     def __init__(self, *arguments, env=()):
+        env = dict(env)
+        who, program = {}, DRIVER
+        if os.geteuid() == 0 and env.pop(table.ORDINARY, None):
+            program = reachable(DRIVER)
+            who = {"user": table.ORDINARY_USER, "group": table.ORDINARY_USER, "extra_groups": []}
         self.process = subprocess.Popen(
-            [DRIVER, *map(str, arguments)],
+            [program, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **dict(env)},
+            env={**os.environ, **env},
+            **who,
         )
         self.rest = b""
         self.pid = None
@@ -79,7 +99,8 @@ class Driver:
 
     @classmethod
     def restore(cls, folder, image, how="whole", env=()):
-        return cls("restore", folder, image, RESTORER, how, env=env)
+        restorer = reachable(RESTORER) if table.ORDINARY in dict(env) else RESTORER
+        return cls("restore", folder, image, restorer, how, env=env)
 
     def _line(self):
         while b"\n" not in self.rest:

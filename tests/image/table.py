@@ -132,6 +132,9 @@ class Variant:
     env: tuple = ()
 
 
+# Of a driver without privileges: it gives a program its numbers in a PID namespace of its own.
+ORDINARY, ORDINARY_USER = "EYRIE_TEST_ORDINARY", 61234
+
 VARIANTS = {
     # A twin is written while the program runs on.
     "twin": Variant(("twin",)),
@@ -159,4 +162,8 @@ VARIANTS = {
             ("EYRIE_IMAGE_FOREIGN_VDSO", "1"),
         ),
     ),
+    # By a user without privileges: see ORDINARY_TOO.
+    "ordinary": Variant(("shot:auto",) * 2, env=((ORDINARY, "1"),)),
 }
+# Programs, in their first build, that are worth that: families, threads, what knows its number.
+ORDINARY_TOO = ("children.c", "pidfds.c", "owned.c", "threads.c")

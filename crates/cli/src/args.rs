@@ -752,6 +752,8 @@ pub struct Node {
     pub console_fd: i32,
     #[arg(long)]
     pub lock_fd: i32,
+    #[arg(long)]
+    pub own_pids: bool,
 }
 
 #[cfg(test)]

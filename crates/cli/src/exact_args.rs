@@ -126,6 +126,14 @@ pub struct Exact {
     /// as much in all), with its checkpoint, so that they can be put back; 0: nothing of files
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64M")]
     pub files_limit: u64,
+    /// A user and PID namespace of each node's own, in which ranks with child processes and threads
+    /// get back the numbers that these had: where this user may not choose numbers otherwise
+    /// (auto), in any case (yes), or never (no). In it other users, root too, are shown as nobody,
+    /// and setuid programs (sudo, ping) have no rights. Where the kernel refuses it to a user
+    /// without the right, a rank with child processes is not checkpointed; `eyrie info` tells
+    /// [default: EYRIE_OWN_PIDS, or auto; a restart: as before, or EYRIE_OWN_PIDS]
+    #[arg(long, value_name = "WHEN", value_parser = eyrie_image::OwnPids::WORDS)]
+    pub own_pids: Option<String>,
     /// In place of every N-th checkpoint of each rank all ranks are checkpointed together, in one
     /// moment: to this snapshot all of them return if one of them does not repeat what is recorded
     /// of it, or its images are lost, in place of the beginning. auto: so that it takes at most 1 %

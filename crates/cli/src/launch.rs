@@ -23,6 +23,7 @@ use eyrie_control::{
     Appended, AtRest, Bind, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, Ft,
     JobSpec, Orphans, Transport,
 };
+use eyrie_image::OwnPids;
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
@@ -62,6 +63,7 @@ const SHORT_LIVED: u32 = 10;
 const LEAST_LOG_BYTES: u64 = 16 << 20;
 
 pub fn run(run: &Run) -> Result<i32, Failure> {
+    choose_own_pids(run.exact.own_pids.as_deref());
     let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
     let file = RankFile::of(run).map_err(|e| Failure::new(USAGE, e))?;
     checks::anywhere(run)?;
@@ -454,7 +456,10 @@ fn stay_with(
     loop {
         let (ours, theirs) = UnixStream::pair().context("socket pair")?;
         let begun = Instant::now();
-        let mut daemon = spawn_daemon(folder, binary, theirs, (held.before, quit), saved)?;
+        // Nodes that have daemons may outlive this one: each has numbers of its own.
+        let own = matches!(&order, ClientMsg::Start(s) | ClientMsg::Restart(s) if s.nodes == 0);
+        let mask = (held.before, quit);
+        let mut daemon = spawn_daemon(folder, binary, theirs, mask, (saved, own))?;
         let ended = console.converse(ours, &order);
         let status = daemon.wait().context("node daemon")?;
         short = if begun.elapsed() < SHORT { short + 1 } else { 0 };
@@ -521,7 +526,7 @@ fn spawn_daemon(
     binary: &Path,
     console: UnixStream,
     (mask, quit): (libc::sigset_t, libc::sighandler_t),
-    saved: Option<&SavedJob>,
+    (saved, own_pids): (Option<&SavedJob>, bool),
 ) -> Result<Child, Failure> {
     let mut log = File::options();
     let log = log.append(true).create(true).mode(0o600).open(folder.path.join(home::LOG));
@@ -531,6 +536,9 @@ fn spawn_daemon(
     command.arg("__node").arg("--id").arg(&folder.id).arg("--folder").arg(&folder.path);
     command.arg("--console-fd").arg(console_fd.to_string());
     command.arg("--lock-fd").arg(lock_fd.to_string());
+    if own_pids {
+        command.arg("--own-pids");
+    }
     if let Some(saved) = saved {
         let word = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
         let then = saved.environment.iter().map(|(name, value)| (word(name), word(value)));
@@ -538,6 +546,7 @@ fn spawn_daemon(
         // Collected before all of ours are taken away.
         let now: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_today(name)).collect();
         command.env_clear().envs(then).envs(now);
+        command.envs(std::env::var_os(OwnPids::VARIABLE).map(|when| (OwnPids::VARIABLE, when)));
         command.current_dir(word(&saved.working_folder));
     }
     command.stdin(Stdio::null()).stdout(log.try_clone().context("log")?).stderr(log);
@@ -575,6 +584,9 @@ fn is_of_today(name: &OsStr) -> bool {
 
 /// The daemon's side.
 pub fn node(node: Node) -> Result<i32, Failure> {
+    if node.own_pids {
+        have_own_pids()?;
+    }
     log_to_stderr();
     let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
     let options = serve::Options {
@@ -589,6 +601,7 @@ pub fn node(node: Node) -> Result<i32, Failure> {
 
 /// A node of a job with several.
 pub fn member() -> Result<i32, Failure> {
+    have_own_pids()?;
     log_to_stderr();
     let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
     daemon::run(Prefix::of(&binary))?;
@@ -606,6 +619,21 @@ pub fn gateway() -> Result<i32, Failure> {
     log_to_stderr();
     eyrie_node::gateway::run()?;
     Ok(0)
+}
+
+/// For all daemons that this command starts, here and elsewhere. Nothing is chosen without a word.
+fn choose_own_pids(when: Option<&str>) {
+    if let Some(when) = when {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::set_var(OwnPids::VARIABLE, when) };
+    }
+}
+
+/// Goes where ranks can be given the numbers that they had, if this user cannot choose them here.
+/// What is refused is told by the checkpoint that needs it.
+fn have_own_pids() -> Result<(), Failure> {
+    let entered = eyrie_image::enter_if(OwnPids::chosen(None), &[]);
+    entered.map(drop).map_err(|why| Failure::new(FAILED, anyhow::Error::msg(why)))
 }
 
 fn log_to_stderr() {

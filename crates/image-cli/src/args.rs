@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use eyrie_image::{Files, Mode};
+use eyrie_image::{Files, Mode, OwnPids};
 use eyrie_terminal::units::{parse_bytes, parse_interval};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -64,8 +64,23 @@ pub struct Keeping {
     /// all), so that a restart can put them back; 0: nothing of files
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64M")]
     pub files_limit: u64,
+    /// A user and PID namespace of the program's own, where it can be given the numbers of
+    /// processes and threads that it had: at a restart by a user who may not choose numbers
+    /// otherwise (auto), from the start (yes), or never (no). In it other users, root too, are
+    /// shown as nobody, and setuid programs (sudo, ping) have no rights. Where the kernel refuses
+    /// it to a user without the right, there is no checkpoint of a program with child processes
+    /// [default: EYRIE_OWN_PIDS, or auto]
+    #[arg(long, value_name = "WHEN", value_parser = OwnPids::WORDS)]
+    pub own_pids: Option<String>,
     #[command(flatten)]
     pub way: Way,
+}
+
+impl Keeping {
+    /// When the program gets numbers of its own.
+    pub fn own_pids(&self) -> OwnPids {
+        OwnPids::chosen(self.own_pids.as_deref())
+    }
 }
 
 /// What becomes of files that are not as they were.

@@ -9,7 +9,7 @@ use crate::supervise::describe;
 use crate::take::Manner;
 use crate::{find, home, program, take};
 use anyhow::{Context, anyhow, bail};
-use eyrie_image::{DEFAULT_FILES_LIMIT_BYTES, FreezeError, Tracker, Tracking};
+use eyrie_image::{DEFAULT_FILES_LIMIT_BYTES, FreezeError, OwnPids, Tracker, Tracking};
 use eyrie_terminal::{Failure, print};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -50,7 +50,8 @@ fn foreign(pid: libc::pid_t, output: Option<PathBuf>, way: Way) -> anyhow::Resul
     let path = output.unwrap_or_else(|| format!("{name}.{pid}{}", home::SUFFIX).into());
     let mut tracker = Tracker::new(Tracking::Off);
     let (orphans, files_limit) = (OrphansMode::Leave, DEFAULT_FILES_LIMIT_BYTES);
-    let manner = Manner { orphans, files: None, files_limit };
+    let own_pids = OwnPids::chosen(None);
+    let manner = Manner { orphans, files: None, files_limit, own_pids };
     take::take(pid, &std::path::absolute(path)?, way, manner, &mut tracker).map_err(|error| {
         match error.downcast_ref() {
             Some(FreezeError::NotPermitted) => anyhow!(

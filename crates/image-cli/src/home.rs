@@ -89,7 +89,7 @@ fn lock(path: &Path) -> anyhow::Result<Option<File>> {
 pub fn create(home: &Path, program: &str) -> anyhow::Result<Held> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(home);
     made.with_context(|| format!("cannot make {}", home.display()))?;
-    let own = std::process::id();
+    let own = eyrie_image::own_outer_pid();
     for i in 0..10_000 {
         let name = if i == 0 { format!("{program}-{own}") } else { format!("{program}-{own}.{i}") };
         let path = home.join(&name);

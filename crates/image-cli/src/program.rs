@@ -4,6 +4,7 @@ use crate::args::Run;
 use crate::supervise::{self, Started};
 use crate::{home, orphans, restart, signals};
 use anyhow::anyhow;
+use eyrie_image::OwnPids;
 use eyrie_terminal::Failure;
 use std::ffi::OsStr;
 use std::io;
@@ -17,6 +18,9 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let name = run.command.first().map_or(OsStr::new(""), |w| w.as_os_str());
     // Said before the program runs, not when its first image is wanted back.
     restart::restorer()?;
+    if run.keeping.own_pids() == OwnPids::Yes {
+        eyrie_image::enter_own_pids(&[]).map_err(|why| anyhow!(why))?;
+    }
     let held = signals::hold();
     orphans::adopt();
     let short = short_name(name);

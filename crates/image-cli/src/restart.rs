@@ -4,7 +4,9 @@ use crate::args::{AppendedMode, FilesMode, Keeping, Restart};
 use crate::supervise::{self, Started};
 use crate::{find, home, orphans, program, say, signals, take};
 use anyhow::{Context, anyhow};
-use eyrie_image::{Appended, FileNote, Files, Image, RestoreError, RestoreOptions, RestoreSpec};
+use eyrie_image::{
+    Appended, FileNote, Files, Image, OwnPids, RestoreError, RestoreOptions, RestoreSpec,
+};
 use eyrie_terminal::{Failure, told};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,8 +22,10 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let restorer = restorer()?;
     let home = home::home()?;
     let (images, entry) = find::images(&home, &args.image)?;
-    let (image, comm, files) = newest_whole(&images)?;
+    let Found { path: image, comm, files, numbers, family } = newest_whole(&images)?;
     let files = args.keeping.files.or(files);
+    have_numbers(args.keeping.own_pids(), &numbers, family)
+        .with_context(|| format!("cannot restart {}", image.display()))?;
     let held = signals::hold();
     orphans::adopt();
     let name = image_name(&image).unwrap_or_else(|| program::short_name(OsStr::new(&comm)));
@@ -91,14 +95,32 @@ pub fn restorer() -> anyhow::Result<PathBuf> {
     })
 }
 
-/// The first image that is whole, the name of its program, and what was said of files.
-fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String, Option<FilesMode>)> {
+/// An image that is whole.
+struct Found {
+    path: PathBuf,
+    /// The name of its program.
+    comm: String,
+    /// What was said of files.
+    files: Option<FilesMode>,
+    /// Those of its processes and threads.
+    numbers: Vec<i32>,
+    /// Whether it has several processes.
+    family: bool,
+}
+
+/// The first image that is whole.
+fn newest_whole(images: &[PathBuf]) -> anyhow::Result<Found> {
     let mut refused = None;
     for path in images {
         match Image::open(path) {
             Ok(image) => {
-                let files = take::files_of(image.meta());
-                return Ok((path.clone(), image.summary().comm, files));
+                return Ok(Found {
+                    path: path.clone(),
+                    comm: image.summary().comm,
+                    files: take::files_of(image.meta()),
+                    numbers: image.numbers(),
+                    family: !image.children().is_empty(),
+                });
             }
             Err(error) => {
                 let error = anyhow!(error).context(format!("cannot use {}", path.display()));
@@ -109,6 +131,18 @@ fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String, Option<F
         }
     }
     Err(refused.unwrap_or_else(|| anyhow!("there is no image")))
+}
+
+/// Goes where the processes can be given their numbers. Without that a program with children is
+/// refused, before anything is done.
+fn have_numbers(own: OwnPids, numbers: &[i32], family: bool) -> anyhow::Result<()> {
+    let entered = eyrie_image::enter_if(own, numbers).map_err(|why| anyhow!(why))?;
+    if !entered && family {
+        eyrie_image::may_bring_numbers_back(own).map_err(|why| {
+            anyhow!("it has child processes, which have to get their numbers again: {why}")
+        })?;
+    }
+    Ok(())
 }
 
 /// Says what became of a file that was not as it was.

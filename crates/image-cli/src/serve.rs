@@ -64,7 +64,5 @@ fn is_ours(socket: &UnixStream) -> bool {
         let place = (&raw mut peer).cast();
         libc::getsockopt(socket.as_raw_fd(), level, option, place, &mut bytes)
     };
-    // SAFETY: plain system call.
-    let own = unsafe { libc::geteuid() };
-    rc == 0 && (peer.uid == own || peer.uid == 0)
+    rc == 0 && eyrie_image::is_own_or_root(peer.uid)
 }

@@ -10,7 +10,7 @@ use crate::signals::{self, Seen};
 use crate::take::Manner;
 use crate::{orphans, say, serve, take};
 use anyhow::{Context, bail};
-use eyrie_image::{Image, Tracker, Tracking, Watch, collect_end};
+use eyrie_image::{Image, Tracker, Tracking, Watch, collect_end, outer_pid};
 use eyrie_terminal::{Failure, told, units};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -153,6 +153,7 @@ fn begin(
             orphans: keeping.orphans,
             files: keeping.files,
             files_limit: keeping.files_limit,
+            own_pids: keeping.own_pids(),
         },
         watch,
         state: Mutex::new(state),
@@ -165,8 +166,10 @@ fn begin(
         let run = move || program.at_intervals(Duration::from_millis(every), way);
         std::thread::Builder::new().name("interval".into()).spawn(run).context("thread")?;
     }
-    let supervisor = std::process::id() as i32;
-    folder.announce(&RunRecord { pid, supervisor, dir, command: command.into() })?;
+    // As those who look for them see them.
+    let supervisor = eyrie_image::own_outer_pid() as i32;
+    let record = RunRecord { pid: outer_pid(pid), supervisor, dir, command: command.into() };
+    folder.announce(&record)?;
     Ok((program, pidfd))
 }
 

@@ -5,9 +5,10 @@ use crate::orphans;
 use crate::protocol::Written;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
-use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, GivenStreams, Mode, Tracker};
+use eyrie_image::{
+    Ahead, CaptureError, FreezeError, Frozen, GivenStreams, Mode, OwnPids, Tracker,
+};
 use std::path::Path;
-use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// What stands in the caller's part of our images; behind it what `--files` says, if anything.
@@ -23,6 +24,8 @@ pub struct Manner {
     pub files: Option<FilesMode>,
     /// Most bytes stored of a file.
     pub files_limit: u64,
+    /// Whether a restart can give the program numbers of its own.
+    pub own_pids: OwnPids,
 }
 
 fn meta(manner: Manner) -> Vec<u8> {
@@ -67,6 +70,8 @@ fn take_here(
     tracker.keep_files(manner.files_limit);
     let meta = meta(manner);
     let begun = Instant::now();
+    // Tried once, and not while the program stands still.
+    let _ = eyrie_image::may_bring_numbers_back(manner.own_pids);
     let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None, &false.into());
     let before = ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
@@ -74,7 +79,7 @@ fn take_here(
         refuse_orphans(pid)?;
     }
     frozen.was_given(GivenStreams::own());
-    warn_of_family(&frozen);
+    refuse_family(&frozen, manner.own_pids)?;
     let stopped = Instant::now();
     let shot = frozen.shot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;
     let mode = shot.choice().mode;
@@ -119,20 +124,19 @@ fn refuse_orphans(pid: libc::pid_t) -> anyhow::Result<()> {
     .context("no checkpoint")
 }
 
-/// Says, once, that what is taken of a program with child processes cannot be restarted.
-fn warn_of_family(frozen: &Frozen) {
-    static SAID: Once = Once::new();
-    if frozen.pids().len() > 1 && !eyrie_image::may_choose_numbers() {
-        SAID.call_once(|| {
-            crate::say(
-                "the program has child processes, and restarting such a one takes \
-                 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, which this user lacks: its images cannot \
-                 be restarted as things are; let a script start the program with exec, or run \
-                 eyrie-image with the capability (setcap cap_checkpoint_restore+ep, or setpriv \
-                 --inh-caps +checkpoint_restore --ambient-caps +checkpoint_restore)",
-            );
-        });
+/// Refuses a program with child processes that could not be given their numbers again.
+fn refuse_family(frozen: &Frozen, own_pids: OwnPids) -> anyhow::Result<()> {
+    if frozen.pids().len() > 1
+        && let Err(why) = eyrie_image::may_bring_numbers_back(own_pids)
+    {
+        return Err(anyhow!(
+            "the program has child processes, which know each other by number, and no restart \
+             could give them their numbers again: {why}; or let a script start the program with \
+             exec"
+        ))
+        .context("no checkpoint");
     }
+    Ok(())
 }
 
 /// Whether the program ended in the midst of it, which needs no report.

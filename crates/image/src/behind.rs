@@ -1,6 +1,7 @@
 //! Processes that a program has left behind: nobody waits for them (daemons), so they have no place
 //! in its images. Whoever adopts them finds them; here they are named.
 
+use crate::own_pids::outer_pid;
 use crate::procfs::Status;
 use std::fmt;
 use std::fs;
@@ -15,9 +16,9 @@ const MOST_NAMED: usize = 4;
 pub struct LeftBehind(Vec<(libc::pid_t, String)>);
 
 impl LeftBehind {
-    /// These.
+    /// These, with the numbers that whoever is told takes them by.
     pub fn of(all: impl IntoIterator<Item = libc::pid_t>) -> LeftBehind {
-        LeftBehind(all.into_iter().map(|pid| (pid, command(pid))).collect())
+        LeftBehind(all.into_iter().map(|pid| (outer_pid(pid), command(pid))).collect())
     }
 
     /// Whether there are none.

@@ -195,6 +195,15 @@ impl Image {
         &self.children
     }
 
+    /// Numbers of its processes and threads, of those that it was checkpointed with, and of those
+    /// that had ended.
+    pub fn numbers(&self) -> Vec<i32> {
+        let threads = self.state.threads.iter().map(|thread| thread.tid);
+        let ended = self.state.kin.ended.iter().map(|ended| ended.pid);
+        let own = std::iter::once(self.state.pid).chain(threads).chain(ended);
+        own.chain(self.children.iter().flat_map(Image::numbers)).collect()
+    }
+
     /// What it holds, in figures.
     pub fn summary(&self) -> Summary {
         let is_file = |t: &Target| matches!(t, Target::File { .. });

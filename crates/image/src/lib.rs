@@ -118,6 +118,8 @@ mod objects;
 mod offers;
 mod open_files;
 mod orphans;
+mod own_init;
+mod own_pids;
 mod pack;
 mod parallel;
 mod pidfds;
@@ -212,6 +214,10 @@ pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, Th
 pub use kept::DEFAULT_LIMIT_BYTES as DEFAULT_FILES_LIMIT_BYTES;
 pub use lazy::{Filled, Filling};
 pub use offers::{Decisions, Machine, Offer, machine, meminfo};
+pub use own_pids::{
+    OwnPids, enter_if, enter_own_pids, is_own_or_root, may_bring_numbers_back, may_have_own_pids,
+    outer_pid, own_outer_pid,
+};
 pub use pool::{Pool, Sharing};
 pub use precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy};
 pub use private::{

@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+pub(crate) const CAP_SYS_ADMIN: u32 = 21;
+pub(crate) const CAP_CHECKPOINT_RESTORE: u32 = 40;
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFD_API: u64 = 0xaa;
@@ -162,6 +164,9 @@ fn decide(scan: &Tried, notes: Tried, numbers: &Tried, scope: &Tried, lazy: &Tri
     };
     let process_number = match numbers {
         Ok(_) => "the old one, if it is free".into(),
+        Err(_) if crate::may_have_own_pids().is_ok() => {
+            "the old one, in a user and PID namespace of the program's own".into()
+        }
         Err(why) => format!("a new one: {why}"),
     };
     let reach = match scope {
@@ -235,7 +240,7 @@ fn descriptor_fetch() -> Tried {
 
 /// Asks for a process with the number that we have: where numbers may be chosen it is taken, where
 /// not it is not permitted, and neither makes a process.
-fn chosen_numbers() -> Tried {
+pub(crate) fn chosen_numbers() -> Tried {
     let own = std::process::id() as libc::pid_t;
     let mut args = [0u64; 10];
     args[4] = libc::SIGCHLD as u64;
@@ -264,7 +269,7 @@ fn ptrace_scope() -> Tried {
 }
 
 /// Whether a capability is in force.
-fn capability(number: u32) -> bool {
+pub(crate) fn capability(number: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
     let set = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok()).unwrap_or(0);

@@ -4,6 +4,7 @@
 //! to root, and nobody else can write to it or put something else in its place (as sshd's
 //! `StrictModes` has it).
 
+use crate::own_pids::may_be_root;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -54,7 +55,7 @@ fn check_meta(path: &Path, meta: &Metadata) -> Result<(), Untrusted> {
     // SAFETY: plain system call.
     let user = unsafe { libc::geteuid() };
     let owner = meta.uid();
-    if owner != user && owner != 0 {
+    if owner != user && !may_be_root(owner) {
         return Err(Untrusted::Owner { path: path.into(), owner, user });
     }
     let mode = meta.mode() & 0o7777;

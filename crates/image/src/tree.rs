@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::error::{CaptureError, FreezeError};
 use crate::family::{self, Child, Ended, Kin, Member};
 use crate::freeze::Frozen;
+use crate::offers;
 use crate::procfs::{self, Stat, Status};
 use crate::trace::Tracee;
 use std::ffi::OsString;
@@ -309,13 +310,11 @@ pub fn remove_image(path: &Path) -> io::Result<()> {
     result
 }
 
-/// Whether a process restored from here can be given the number it had, as far as capabilities
-/// tell. Without that a program with child processes cannot be restored: they know each other by
-/// number.
+/// Whether a process restored from here can be given the number it had. Without that a program with
+/// child processes cannot be restored: they know each other by number. A right may be there, but
+/// not in the namespace that owns those numbers, so the kernel is asked.
 pub fn may_choose_numbers() -> bool {
-    const CAP_SYS_ADMIN: u64 = 1 << 21;
-    const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;
-    let own = Status::read(std::process::id() as libc::pid_t);
-    let effective = own.and_then(|status| status.number("CapEff", 16));
-    effective.is_ok_and(|caps| caps & (CAP_SYS_ADMIN | CAP_CHECKPOINT_RESTORE) != 0)
+    let has = |number| offers::capability(number);
+    (has(offers::CAP_SYS_ADMIN) || has(offers::CAP_CHECKPOINT_RESTORE))
+        && offers::chosen_numbers().is_ok()
 }

@@ -124,12 +124,10 @@ pub enum CheckpointError {
     )]
     Wrapped(u32),
     #[error(
-        "it has child processes, and bringing those back takes CAP_CHECKPOINT_RESTORE or \
-         CAP_SYS_ADMIN: let a wrapper start the program with exec, or give eyrie the capability \
-         (setcap cap_checkpoint_restore+ep, or setpriv --inh-caps +checkpoint_restore \
-         --ambient-caps +checkpoint_restore eyrie ...)"
+        "it has child processes, which know each other by number, and none could get its number \
+         again: {0}; or let a wrapper start the program with exec"
     )]
-    Family,
+    Family(String),
     #[error(
         "it has left {0} behind, which nobody waits for, so that no checkpoint can bring it back: \
          let the program wait for what it starts, or have such processes left out (--orphans \
@@ -382,7 +380,14 @@ fn obstacle(order: &Order, caller: Option<u32>, family: &[libc::pid_t]) -> Optio
         return Some(CheckpointError::Wrapped(caller));
     }
     if family.len() > 1 && !eyrie_image::may_choose_numbers() {
-        return Some(CheckpointError::Family);
+        let why = eyrie_image::may_have_own_pids().err();
+        let off = || {
+            String::from(
+                "this user may not choose numbers of processes, and a namespace \
+                                   of the job's own is switched off (--own-pids no)",
+            )
+        };
+        return Some(CheckpointError::Family(why.unwrap_or_else(off)));
     }
     // As long as it stands there are no new ones.
     let left = order.alone.then(|| reap::orphans_of(&order.job, order.rank, family));

@@ -34,6 +34,6 @@ pub(crate) fn strike(point: &str) -> Option<Held> {
     let folder = PathBuf::from(std::env::var_os("EYRIE_POINTS")?);
     let (held, told) = (folder.join(format!("{point}.held")), folder.join(format!("{point}.pid")));
     std::fs::rename(folder.join(point), &held).ok()?;
-    std::fs::write(&told, std::process::id().to_string()).ok()?;
+    std::fs::write(&told, eyrie_image::own_outer_pid().to_string()).ok()?;
     Some(Held(held))
 }

@@ -680,9 +680,7 @@ async fn client(stream: UnixStream, job: Shared) {
 
 /// Serves one client until it hangs up or errs.
 async fn serve_client(stream: UnixStream, number: u64, job: &Shared) {
-    // SAFETY: plain system call.
-    let own = unsafe { libc::geteuid() };
-    if !stream.peer_cred().is_ok_and(|c| c.uid() == own || c.uid() == 0) {
+    if !stream.peer_cred().is_ok_and(|c| eyrie_image::is_own_or_root(c.uid())) {
         return;
     }
     let (reader, writer) = stream.into_split();

@@ -23,7 +23,7 @@ WIRED = os.path.join(harness.BUILD, "tests", "wired")
 class Home:
     """A home of its own, and the supervisors started with it."""
 
-    program, who = PROGRAM, {}
+    program, who, wrap = PROGRAM, {}, ()
 
     def __init__(self):
         self.path = tempfile.mkdtemp(prefix="eyrie-test-")
@@ -34,7 +34,7 @@ class Home:
     def run(self, *arguments, timeout=harness.TIMEOUT_S):
         """Runs one command to its end; returns (code, stdout, stderr)."""
         done = subprocess.run(
-            [self.program, *arguments],
+            [*self.wrap, self.program, *arguments],
             env=self.env,
             cwd=self.path,
             capture_output=True,
@@ -63,7 +63,7 @@ class Home:
         """Starts a supervisor, with pipes as its standard streams."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
-            [self.program, *arguments],
+            [*self.wrap, self.program, *arguments],
             env=self.env,
             cwd=self.path,
             stdin=pipe,
@@ -120,15 +120,19 @@ class Ordinary(Home):
         self.program = os.path.join(self.path, "bin", "eyrie-image")
         os.chmod(self.path, 0o755)
         if os.geteuid() == 0:
-            os.chown(self.path, 65534, 65534)
-            self.who = {"user": 65534, "group": 65534, "extra_groups": []}
+            os.chown(self.path, harness.ORDINARY_USER, harness.ORDINARY_USER)
+            self.who = harness.ORDINARY
         if right:
             subprocess.run(["setcap", "cap_checkpoint_restore+ep", self.program], check=True)
 
-    def family(self, steps):
-        """A shell that waits for the program, which stands still at 10, 30, 50 ..."""
+    def alone(self, steps):
+        """The program, which stands still at 10, 30, 50 ..."""
         _, *words = self.gated(steps)
-        words = [os.path.join(self.path, "tests", "counts"), *words]
+        return [os.path.join(self.path, "tests", "counts"), *words]
+
+    def family(self, steps):
+        """A shell that waits for it."""
+        words = self.alone(steps)
         return ["sh", "-c", f"{' '.join(words)}; exit $?"]
 
 
@@ -405,44 +409,93 @@ def test_a_process_that_others_started():
         assert code == 3 and err == "" and out.endswith("\n59\n"), (code, out, err)
 
 
-def test_children_that_cannot_be_brought_back_are_told_of():
-    """Once, when they are checkpointed, not when they are needed."""
-    with home(Ordinary) as place:
-        process = place.start("run", *place.family(60))
-        lines(process, 3)
-        place.running()
-        for _ in range(3):
+def test_children_that_cannot_be_brought_back():
+    """They are not checkpointed, with the reason; the program goes on, and alone it is taken."""
+    for arguments, words in (
+        (("--own-pids", "no"), "--own-pids no"),
+        ((), "user.max_user_namespaces is 0"),
+    ):
+        with home(Ordinary) as place:
+            if not arguments:
+                place.wrap = harness.NO_NAMESPACES
+                if subprocess.run([*place.wrap, "true"], **place.who).returncode != 0:
+                    raise harness.NotRun("user namespaces are not permitted here")
+            process = place.start("run", *arguments, *place.family(60))
+            lines(process, 3)
+            place.running()
+            for _ in range(2):
+                refused(place, "checkpoint", "last", words=["child processes", words, "exec"])
+            place.let_on(10, 30, 50)
+            code, out, err = rest(process)
+            assert code == 3 and out.endswith("\n59\n") and err == "", (code, out, err)
+            process = place.start("run", *arguments, *place.alone(60))
+            lines(process, 3)
+            place.running()
             place.good("checkpoint", "last")
-        place.let_on(10, 30, 50)
-        code, out, err = rest(process)
-        assert code == 3 and out.endswith("\n59\n"), (code, out, err)
-        assert len(err.splitlines()) == 1 and "cannot be restarted" in err, err
-        assert "setcap cap_checkpoint_restore+ep" in err, err
+            process.kill()
+            process.wait()
+
+
+def come_back(place, *arguments):
+    """A shell and its child are killed by the numbers that are told, and restarted, three times."""
+    process = place.start("run", *arguments, *place.family(60))
+    lines(process, 3)
+    for step in (10, 30, 50):
+        record = place.running()
+        assert harness.alive(record["supervisor"]) and harness.alive(record["pid"]), record
+        place.good("checkpoint", str(record["pid"]), "-o", "kept.img")
+        with open(f"/proc/{record['pid']}/task/{record['pid']}/children") as file:
+            (child,) = map(int, file.read().split())
+        # The shell collects it and ends.
+        os.kill(child, signal.SIGKILL)
+        code, _, err = rest(process)
+        assert code == 128 + signal.SIGKILL and "eyrie-image" not in err, (code, err)
+        place.let_on(step)
+        process = place.start("restart", *arguments, "kept.img")
+        assert int(process.stdout.readline()) > 0
+    code, out, err = rest(process)
+    assert code == 3 and out.endswith("59\n") and err == "", (code, out, err)
+
+
+def test_children_come_back_to_an_ordinary_user():
+    """Two programs beside each other, whose numbers are the same."""
+    with home(Ordinary) as place:
+        come_back(place)
+        copy = os.path.join(place.path, "kept.img")
+        both = [place.start("restart", copy) for _ in range(2)]
+        for process in both:
+            code, out, err = rest(process)
+            assert code == 3 and out.endswith("59\n") and err == "", (code, out, err)
+
+
+def test_a_namespace_from_the_start():
+    """Signals and exit codes go through it; who is killed outside takes all with him."""
+    with home(Ordinary) as place:
+        come_back(place, "--own-pids", "yes")
+        script = 'trap "exit 7" USR1; echo $$; while :; do sleep 0.01; done'
+        process = place.start("run", "--own-pids", "yes", "sh", "-c", script)
+        inside, record = int(process.stdout.readline()), place.running()
+        with open(f"/proc/{record['pid']}/status") as file:
+            numbers = [line.split()[1:] for line in file if line.startswith("NSpid:")]
+        assert numbers == [[str(record["pid"]), str(inside)]], (numbers, inside)
+        process.send_signal(signal.SIGUSR1)
+        code, _, err = rest(process)
+        assert code == 7 and err == "", (code, err)
+        process = place.start("run", "--own-pids", "yes", "sh", "-c", script)
+        process.stdout.readline()
+        record = place.running()
+        process.kill()
+        process.wait()
+        place.until(lambda: not harness.alive(record["pid"]), "end of the program")
 
 
 def test_children_come_back_with_the_right_of_a_file():
-    """The program passes it on, so that all may do the same."""
+    """The program passes it on, so that all may do the same; there is no namespace then."""
     if os.geteuid() != 0:
         print("NOT RUN: setcap takes root")
         return
     with home(lambda: Ordinary(right=True)) as place:
-        process = place.start("run", *place.family(60))
-        lines(process, 3)
-        for step in (10, 30):
-            record = place.running()
-            place.good("checkpoint", "last", "-o", "kept.img")
-            with open(f"/proc/{record['pid']}/task/{record['pid']}/children") as file:
-                (child,) = map(int, file.read().split())
-            # The shell collects it and ends, so that both numbers are free.
-            os.kill(child, signal.SIGKILL)
-            code, _, err = rest(process)
-            assert code == 128 + signal.SIGKILL and "cannot be restarted" not in err, (code, err)
-            place.let_on(step)
-            process = place.start("restart", "kept.img")
-            assert int(process.stdout.readline()) > 0
-        place.let_on(50)
-        code, out, err = rest(process)
-        assert code == 3 and out.endswith("59\n") and err == "", (code, out, err)
+        come_back(place, "--own-pids", "no")
 
 
 def test_death_of_the_supervisor():

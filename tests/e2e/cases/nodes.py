@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 
-from harness import Job, alive, compile_gate, example, run_to_end
+from harness import Job, alive, compile_gate, example, reachable, run_to_end
 
 # Short runs: what is tested is the course of events.
 SIZES = {
@@ -41,7 +41,11 @@ class Nodes(Job):
         options = [*where, *options]
         self.gates = tempfile.mkdtemp(prefix="eyrie-test-")
         self.gate = os.path.join(self.gates, "gate")
-        env = {"LD_PRELOAD": _gate[0], "EYRIE_TEST_GATE": self.gate, **(env or {})}
+        preload = _gate[0]
+        if self.ordinary:
+            preload = reachable(preload)
+            os.chmod(self.gates, 0o755)
+        env = {"LD_PRELOAD": preload, "EYRIE_TEST_GATE": self.gate, **(env or {})}
         command = name if isinstance(name, list) else example(name) + (sizes or SIZES[name])
         super().__init__(command, options=options, env=env, **more)
 

@@ -170,7 +170,7 @@ impl Agent {
             Ok(links) => {
                 let (link, store) = (links.address(), network.store);
                 network.links = Some(links);
-                FromNode::Joined { pid: std::process::id(), link, store }
+                FromNode::Joined { pid: eyrie_image::own_outer_pid(), link, store }
             }
             Err(error) => FromNode::Failed { text: format!("node {}: {error}", member.node) },
         };

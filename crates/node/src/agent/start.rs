@@ -105,7 +105,8 @@ impl Agent {
         self.rank(rank).end_search();
         match self.launch(rank, start, from, late) {
             Ok((pid, files)) => {
-                self.say(FromNode::Started { rank, start, pid: pid as u32, files });
+                let pid = eyrie_image::outer_pid(pid) as u32;
+                self.say(FromNode::Started { rank, start, pid, files });
                 self.tend_standing(rank);
             }
             Err(error) => {

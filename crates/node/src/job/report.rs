@@ -167,7 +167,7 @@ impl Job {
             vault_scrub: self.vault_scrub(),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
-            daemon_pid: std::process::id(),
+            daemon_pid: eyrie_image::own_outer_pid(),
             reign: self.reign(),
             started_unix_ms: started.as_millis() as u64,
             uptime_ms: self.now_ms(),

@@ -19,8 +19,8 @@
 
 use eyrie_image::fault::{self, Action};
 use eyrie_image::{
-    Ahead, CaptureError, FreezeError, Frozen, ImageReport, Mode, RestoreSpec, Tracker, Tracking,
-    receive, restore,
+    Ahead, CaptureError, FreezeError, Frozen, Image, ImageReport, Mode, OwnPids, RestoreSpec,
+    Tracker, Tracking, receive, restore,
 };
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -37,6 +37,10 @@ fn main() -> ExitCode {
     eyrie_image::give_large_back();
     let args: Vec<String> = std::env::args().collect();
     let words: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
+    if let Err(e) = have_numbers(&words) {
+        println!("refused {e}");
+        return ExitCode::FAILURE;
+    }
     // SAFETY: numbers only. What a killed program leaves behind becomes our child: we see it.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let begun = match words.as_slice() {
@@ -72,6 +76,15 @@ fn main() -> ExitCode {
     }
     driver.kill();
     ExitCode::SUCCESS
+}
+
+/// Of an ordinary user's driver: goes where the program can be given its numbers again.
+fn have_numbers(words: &[&str]) -> Result<(), String> {
+    if let ["restore", _, image, ..] = words {
+        let taken = Image::open(Path::new(image)).map(|image| image.numbers());
+        eyrie_image::enter_if(OwnPids::Auto, &taken.unwrap_or_default())?;
+    }
+    Ok(())
 }
 
 fn start(folder: &Path, program: &str, args: &[&str]) -> Result<(i32, String), String> {
@@ -122,7 +135,8 @@ fn bring_back(
         options: Default::default(),
     };
     let pid = restore(spec).map_err(|e| e.to_string())?;
-    Ok((pid, format!("restored {pid} us={}", begun.elapsed().as_micros())))
+    let outer = eyrie_image::outer_pid(pid);
+    Ok((pid, format!("restored {outer} us={}", begun.elapsed().as_micros())))
 }
 
 /// The program, and how it ended.
