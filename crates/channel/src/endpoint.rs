@@ -38,6 +38,8 @@ const EXIT_DAMAGED: i32 = 87;
 const NOTE_BYTES: usize = 24;
 /// Most bytes that a rank sends to other nodes ahead of what it waits for.
 const AHEAD_FAR_BYTES: u64 = 4 << 20;
+/// Fruitless polls between two looks at whether others want the core.
+const POLLS: u32 = 64;
 /// Fruitless rounds of waiting after which log memory is made ready.
 const PREPARE_AFTER: u32 = 50;
 
@@ -309,7 +311,7 @@ impl Endpoint {
         self.early = None;
         self.rx.iter_mut().for_each(|rx| rx.open = false);
         if self.linked {
-            self.early = Early::open(self.seg, self.rank, self.patience.is_crowded());
+            self.early = Early::open(self.seg, self.rank, self.patience.is_scarce());
         }
     }
 
@@ -693,9 +695,9 @@ impl Endpoint {
         match self.patience.round(idle) {
             Round::Look => self.presence.waiting(|| ()),
             Round::Spin => self.presence.waiting(std::hint::spin_loop),
-            Round::Yield => self.presence.waiting(waiting::yield_core),
+            Round::Yield => self.yield_core(),
             Round::Sleep => {
-                self.naps = idle - self.patience.rounds();
+                self.naps = self.naps(idle);
                 if let Some(early) = &mut self.early {
                     early.flush(self.seg);
                 }
@@ -738,11 +740,29 @@ impl Endpoint {
         self.ctl.incarnation.load(Relaxed) != self.incarnation && self.restored()
     }
 
-    /// Gives the core away after a fruitless poll when ranks outnumber the cores.
+    fn yield_core(&mut self) {
+        let begun = waiting::now();
+        self.presence.waiting(waiting::yield_core);
+        self.patience.yielded(begun, waiting::now());
+    }
+
+    /// Gives the core away after a fruitless poll, each time when ranks outnumber the cores.
     pub fn polled(&mut self, fruitless: u32) {
-        if fruitless % 64 == 63 || self.patience.is_crowded() {
-            self.presence.waiting(waiting::yield_core);
+        if fruitless % POLLS != POLLS - 1 && (!self.patience.is_scarce() || self.patience.is_crowded()) {
+            return;
         }
+        if fruitless % POLLS == POLLS - 1 {
+            self.patience.look_around();
+        }
+        if self.patience.is_crowded() { self.doze() } else { self.yield_core() }
+    }
+
+    /// Sleeps until something comes, or for a moment: it may have come just before.
+    #[cold]
+    fn doze(&mut self) {
+        let (ctl, seen) = (self.ctl, waiting::arm(self.ctl));
+        self.presence.waiting(|| waiting::sleep(ctl, seen, Nap::Brief(0)));
+        waiting::disarm(ctl);
     }
 
     /// Asks the daemon for log space (true) or takes the wish back.

@@ -8,8 +8,11 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
+use eyrie_ledger::clock;
 pub use eyrie_ledger::futex::{wait as futex_wait, wake as futex_wake};
 use eyrie_ledger::segment::{ASLEEP, ASLEEP_REMOTE, AWAKE, RankCtl};
+
+use crate::crowd;
 
 /// Longest sleep; only a backstop, nothing depends on it.
 const SLEEP: Duration = Duration::from_millis(500);
@@ -57,56 +60,115 @@ pub enum Round {
 /// How patiently a rank waits; fewer cores than ranks means less spinning.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
+    /// How it is waited when nobody else wants the core, and when others do.
+    alone: Steps,
+    crowded: Steps,
+    /// Ranks outnumber the cores.
+    scarce: bool,
+    /// Others want the core.
+    crowd: bool,
+    /// Until then it is not yielded.
+    slow_until: Duration,
+}
+
+/// Rounds of waiting of each kind, one after the other; then it is slept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Steps {
     looks: u32,
+    /// The first ones are looks.
     spins: u32,
     yields: u32,
 }
+
+/// After so many rounds beyond the looks it is looked again whether others want the core.
+const LOOK_AROUND: u32 = 1024;
+/// A yield that takes longer went to a stranger, who uses up what time he has. Who sleeps runs
+/// again as soon as a message is there.
+const SLOW_YIELD: Duration = Duration::from_micros(300);
+/// For so long it is not tried again.
+const SLOW_FOR: Duration = Duration::from_millis(100);
 
 impl Patience {
     /// `linked`: there are other nodes, and threads that carry messages there, which need a core
     /// when a message does not come early.
     pub fn new(ranks: u32, cores: u32, linked: bool) -> Self {
-        if ranks <= cores {
-            match linked {
-                true => Patience { looks: 64, spins: 64, yields: 400 },
-                false => Patience { looks: 2_000, spins: 20_000, yields: 100 },
-            }
-        } else {
-            match linked {
-                // No datagram wakes who sleeps, and whom it is for may wait for this very core.
-                true => Patience { looks: 0, spins: 0, yields: 500 },
-                false => Patience { looks: 0, spins: 50, yields: 20 },
-            }
-        }
+        let env = |n: &str, d: u32| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
+        let scarce = ranks > cores;
+        let (alone, crowded) = match (scarce, linked) {
+            (false, true) => (Steps { looks: 64, spins: 64, yields: 400 }, Steps { looks: 32, spins: 64, yields: 0 }),
+            (false, false) => (Steps { looks: 2_000, spins: 20_000, yields: 100 }, Steps { looks: 50, spins: 100, yields: 0 }),
+            // No datagram wakes who sleeps, and whom it is for may wait for this very core.
+            (true, true) => (Steps { looks: 0, spins: 0, yields: 500 }, Steps { looks: 0, spins: 1, yields: 0 }),
+            (true, false) => (Steps { looks: 0, spins: env("SS", 50), yields: env("SY", 20) }, Steps { looks: 0, spins: env("XS", 10), yields: 0 }),
+        };
+        Patience { alone, crowded, scarce, crowd: false, slow_until: Duration::ZERO }
     }
 
-    /// Whether fruitless polls should give the core away each time.
+    fn steps(&self) -> &Steps {
+        if self.crowd { &self.crowded } else { &self.alone }
+    }
+
+    /// Whether ranks outnumber the cores: fruitless polls give the core away each time.
+    pub fn is_scarce(&self) -> bool {
+        self.scarce
+    }
+
+    /// Whether others want the core, as was seen last.
     pub fn is_crowded(&self) -> bool {
-        self.looks == 0
+        self.crowd
     }
 
     /// How often to look at once, without leaving the core to anybody.
     pub fn looks(&self) -> u32 {
-        self.looks
+        self.steps().looks
     }
 
     /// Rounds before it is slept.
     pub fn rounds(&self) -> u32 {
-        self.spins + self.yields
+        self.steps().spins + self.steps().yields
     }
 
     /// What to do after `idle` rounds without any progress.
-    pub fn round(&self, idle: u32) -> Round {
-        if idle < self.looks {
-            Round::Look
-        } else if idle < self.spins {
+    #[inline]
+    pub fn round(&mut self, idle: u32) -> Round {
+        let steps = self.steps();
+        if idle < steps.looks {
+            return Round::Look;
+        }
+        if (idle - steps.looks) % LOOK_AROUND == 0 || idle >= self.rounds() {
+            self.look_around();
+        }
+        let steps = self.steps();
+        if idle < steps.spins {
             Round::Spin
-        } else if idle < self.spins + self.yields {
+        } else if idle < steps.spins + steps.yields {
             Round::Yield
         } else {
             Round::Sleep
         }
     }
+
+    /// Looks whether others want the core. Where ranks outnumber the cores one rank always wants
+    /// another's, and only yields tell.
+    #[cold]
+    pub fn look_around(&mut self) {
+        let slow = self.slow_until > Duration::ZERO && now() < self.slow_until;
+        self.crowd = slow || (!self.scarce && crowd::look());
+    }
+
+    /// A yield took from `begun` to `over`.
+    #[inline]
+    pub fn yielded(&mut self, begun: Duration, over: Duration) {
+        if over.saturating_sub(begun) > SLOW_YIELD {
+            self.slow_until = over + SLOW_FOR;
+            self.crowd = true;
+        }
+    }
+}
+
+/// The time that yields are measured by.
+pub fn now() -> Duration {
+    Duration::from_nanos(clock::now())
 }
 
 /// Wakes `peer` if it sleeps. Call after publishing something for it. False: it has its home on
