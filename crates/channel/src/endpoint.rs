@@ -748,7 +748,9 @@ impl Endpoint {
 
     /// Gives the core away after a fruitless poll, each time when ranks outnumber the cores.
     pub fn polled(&mut self, fruitless: u32) {
-        if fruitless % POLLS != POLLS - 1 && (!self.patience.is_scarce() || self.patience.is_crowded()) {
+        if fruitless % POLLS != POLLS - 1
+            && (!self.patience.is_scarce() || self.patience.is_crowded())
+        {
             return;
         }
         if fruitless % POLLS == POLLS - 1 {

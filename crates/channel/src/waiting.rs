@@ -71,7 +71,7 @@ pub struct Patience {
     slow_until: Duration,
 }
 
-/// Rounds of waiting of each kind, one after the other; then it is slept.
+/// Rounds of waiting up to which it is looked and spun, and how many yields follow; then it is slept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Steps {
     looks: u32,
@@ -92,14 +92,14 @@ impl Patience {
     /// `linked`: there are other nodes, and threads that carry messages there, which need a core
     /// when a message does not come early.
     pub fn new(ranks: u32, cores: u32, linked: bool) -> Self {
-        let env = |n: &str, d: u32| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
+        let steps = |looks, spins, yields| Steps { looks, spins, yields };
         let scarce = ranks > cores;
         let (alone, crowded) = match (scarce, linked) {
-            (false, true) => (Steps { looks: 64, spins: 64, yields: 400 }, Steps { looks: 32, spins: 64, yields: 0 }),
-            (false, false) => (Steps { looks: 2_000, spins: 20_000, yields: 100 }, Steps { looks: 50, spins: 100, yields: 0 }),
+            (false, true) => (steps(64, 64, 400), steps(32, 64, 0)),
+            (false, false) => (steps(2_000, 20_000, 100), steps(50, 100, 0)),
             // No datagram wakes who sleeps, and whom it is for may wait for this very core.
-            (true, true) => (Steps { looks: 0, spins: 0, yields: 500 }, Steps { looks: 0, spins: 1, yields: 0 }),
-            (true, false) => (Steps { looks: 0, spins: env("SS", 50), yields: env("SY", 20) }, Steps { looks: 0, spins: env("XS", 10), yields: 0 }),
+            (true, true) => (steps(0, 0, 500), steps(0, 1, 0)),
+            (true, false) => (steps(0, 1, 50), steps(0, 1, 0)),
         };
         Patience { alone, crowded, scarce, crowd: false, slow_until: Duration::ZERO }
     }
@@ -214,4 +214,53 @@ pub fn sleep(own: &RankCtl, seen: u32, nap: Nap) {
 pub fn yield_core() {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::sched_yield() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds before it is slept, and how many of them leave the core to nobody.
+    fn waits(patience: &Patience) -> (u32, u32) {
+        let mut patience = *patience;
+        let mut rounds = (0..).map(|idle| patience.round(idle)).take_while(|r| *r != Round::Sleep);
+        let (mut all, mut kept) = (0, 0);
+        rounds.by_ref().for_each(|round| {
+            all += 1;
+            kept += u32::from(round != Round::Yield);
+        });
+        (all, kept)
+    }
+
+    #[test]
+    fn who_is_in_a_crowd_sleeps_soon() {
+        for (ranks, linked) in [(2, false), (2, true), (3, false), (3, true)] {
+            let mut patience = Patience::new(ranks, 2, linked);
+            // As ranks are more than cores, only yields tell of others.
+            patience.scarce = true;
+            let (calm, _) = waits(&patience);
+            let begun = now();
+            patience.yielded(begun, begun + SLOW_YIELD);
+            assert_eq!(waits(&patience).0, calm, "others were there for a moment");
+            let long = Duration::from_secs(3600);
+            patience.yielded(begun, begun + long);
+            assert!(patience.is_crowded());
+            let (crowded, kept) = waits(&patience);
+            assert!(
+                crowded < calm && crowded <= 100 && kept == crowded,
+                "{ranks} {linked} {crowded}"
+            );
+            patience.slow_until = now();
+            assert_eq!(waits(&patience).0, calm, "they are gone");
+        }
+    }
+
+    #[test]
+    fn ranks_without_a_core_each_hardly_spin() {
+        let kept =
+            |ranks, linked| waits(&Patience { scarce: true, ..Patience::new(ranks, 2, linked) }).1;
+        assert!(kept(3, false) <= 1 && kept(3, true) <= 1);
+        assert!(kept(2, false) > 1_000 && kept(2, true) > 10);
+        assert!(Patience::new(3, 2, false).is_scarce() && !Patience::new(2, 2, false).is_scarce());
+    }
 }

@@ -55,7 +55,10 @@ mod tests {
     fn who_waits_for_a_core_is_in_a_crowd() {
         let before = reading(1_000, 7, Some(50));
         assert!(reading(1_016, 7, Some(52)).is_crowded_since(&before));
-        assert!(!reading(1_016, 9, Some(51)).is_crowded_since(&before), "a moment's work of others");
+        assert!(
+            !reading(1_016, 9, Some(51)).is_crowded_since(&before),
+            "a moment's work of others"
+        );
         assert!(!reading(1_016, 0, Some(0)).is_crowded_since(&before), "another thread's");
     }
 

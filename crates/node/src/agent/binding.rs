@@ -56,7 +56,9 @@ impl Agent {
                 Err(_) if self.rank(rank).deaths > 0 || self.came(rank) => None,
                 Err(why) => return Err(io::Error::other(why)),
             },
-            None if self.spec.bind == Bind::Auto && !crate::allotted::is_own(&machine.all()) => None,
+            None if self.spec.bind == Bind::Auto && !crate::allotted::is_own(&machine.all()) => {
+                None
+            }
             None => self.free(&machine, rank)?,
         };
         self.rank(rank).bound.clone_from(&place);
@@ -125,7 +127,9 @@ impl Agent {
         }
         let at = Duration::from_nanos(eyrie_ledger::clock::now());
         for rank in 0..self.size() {
-            let Some(pid) = self.ranks[rank as usize].proc.as_ref().map(|p| p.pid) else { continue };
+            let Some(pid) = self.ranks[rank as usize].proc.as_ref().map(|p| p.pid) else {
+                continue;
+            };
             let Some(waited) = self.is_lent(rank).then(|| waited(pid)).flatten() else { continue };
             let now = Reading { at, forced: 0, waited: Some(waited) };
             if self.rank(rank).pressed.judge(pid, now) {
