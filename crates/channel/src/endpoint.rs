@@ -38,8 +38,6 @@ const EXIT_DAMAGED: i32 = 87;
 const NOTE_BYTES: usize = 24;
 /// Most bytes that a rank sends to other nodes ahead of what it waits for.
 const AHEAD_FAR_BYTES: u64 = 4 << 20;
-/// Fruitless polls between two looks at whether others want the core.
-const POLLS: u32 = 64;
 /// Fruitless rounds of waiting after which log memory is made ready.
 const PREPARE_AFTER: u32 = 50;
 
@@ -738,33 +736,6 @@ impl Endpoint {
     #[inline]
     pub fn woke_restored(&mut self) -> bool {
         self.ctl.incarnation.load(Relaxed) != self.incarnation && self.restored()
-    }
-
-    fn yield_core(&mut self) {
-        let begun = waiting::now();
-        self.presence.waiting(waiting::yield_core);
-        self.patience.yielded(begun, waiting::now());
-    }
-
-    /// Gives the core away after a fruitless poll, each time when ranks outnumber the cores.
-    pub fn polled(&mut self, fruitless: u32) {
-        if fruitless % POLLS != POLLS - 1
-            && (!self.patience.is_scarce() || self.patience.is_crowded())
-        {
-            return;
-        }
-        if fruitless % POLLS == POLLS - 1 {
-            self.patience.look_around();
-        }
-        if self.patience.is_crowded() { self.doze() } else { self.yield_core() }
-    }
-
-    /// Sleeps until something comes, or for a moment: it may have come just before.
-    #[cold]
-    fn doze(&mut self) {
-        let (ctl, seen) = (self.ctl, waiting::arm(self.ctl));
-        self.presence.waiting(|| waiting::sleep(ctl, seen, Nap::Brief(0)));
-        waiting::disarm(ctl);
     }
 
     /// Asks the daemon for log space (true) or takes the wish back.

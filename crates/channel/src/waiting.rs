@@ -71,7 +71,7 @@ pub struct Patience {
     slow_until: Duration,
 }
 
-/// Rounds of waiting up to which it is looked and spun, and how many yields follow; then it is slept.
+/// Rounds of waiting up to which it is looked and spun, and yields after them; then it is slept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Steps {
     looks: u32,

@@ -270,9 +270,9 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "WHAT")]
     pub bind: Option<BindMode>,
     /// The cores that the job may use are its own: ranks are bound to a core each where a node has
-    /// as many ranks as cores, to a memory domain where it has fewer. So it is without this option,
-    /// too, where a batch system (Slurm, PBS, LSF) gave the job its cores, and where it may use only
-    /// a part of the machine's (a cpuset). A rank is let go if others turn out to use its core
+    /// as many ranks as cores, to a memory domain where it has fewer. So it is without this
+    /// option, too, where a batch system (Slurm, PBS, LSF) gave the job its cores, and where it may
+    /// use only a part of the machine's (a cpuset). A rank is let go if others use its core
     #[arg(long, conflicts_with = "bind")]
     pub exclusive: bool,
     /// Nodes without ranks, which take those of nodes that are lost; of hosts, and of the nodes of

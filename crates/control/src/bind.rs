@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What a rank is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Bind {
-    /// As `Own` where a batch system or the kernel has given the job cores of its own, else nothing.
+    /// As `Own` where a batch system or a cpuset has given the job cores of its own, else nothing.
     #[default]
     Auto,
     None,

@@ -711,12 +711,14 @@ pub(crate) async fn serve(
     orders: &mut mpsc::UnboundedReceiver<ToNode>,
     mut told: mpsc::UnboundedReceiver<Msg>,
 ) {
+    // However many messages come.
+    let mut ticked = tokio::time::Instant::now();
     while !agent.borrow().finished() {
         agent.borrow_mut().heed_lead();
         if agent.borrow().given_up {
             return;
         }
-        let look = agent.borrow().next_look();
+        let due = ticked + agent.borrow().next_look();
         tokio::select! {
             biased;
             message = told.recv() => match message {
@@ -727,7 +729,10 @@ pub(crate) async fn serve(
                 Some(order) => agent.borrow_mut().obey(order),
                 None => return,
             },
-            () = tokio::time::sleep(look) => agent.borrow_mut().tick(),
+            () = tokio::time::sleep_until(due) => {
+                agent.borrow_mut().tick();
+                ticked = tokio::time::Instant::now();
+            }
         }
     }
 }
