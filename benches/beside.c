@@ -2,6 +2,7 @@
 //
 //     beside UNITS    prints the seconds that so much work takes
 //     beside 0        a busy loop, until it is killed
+#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

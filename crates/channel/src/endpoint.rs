@@ -319,6 +319,7 @@ impl Endpoint {
     }
 
     /// How often a look for an answer from another core is worth it.
+    #[inline]
     pub fn looks(&self) -> u32 {
         self.patience.looks()
     }

@@ -60,6 +60,8 @@ pub enum Round {
 /// How patiently a rank waits; fewer cores than ranks means less spinning.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
+    /// As it is now: one of those below.
+    steps: Steps,
     /// How it is waited when nobody else wants the core, and when others do.
     alone: Steps,
     crowded: Steps,
@@ -101,11 +103,12 @@ impl Patience {
             (true, true) => (steps(0, 0, 500), steps(0, 1, 0)),
             (true, false) => (steps(0, 1, 50), steps(0, 1, 0)),
         };
-        Patience { alone, crowded, scarce, crowd: false, slow_until: Duration::ZERO }
+        Patience { steps: alone, alone, crowded, scarce, crowd: false, slow_until: Duration::ZERO }
     }
 
-    fn steps(&self) -> &Steps {
-        if self.crowd { &self.crowded } else { &self.alone }
+    fn set_crowd(&mut self, crowd: bool) {
+        self.crowd = crowd;
+        self.steps = if crowd { self.crowded } else { self.alone };
     }
 
     /// Whether ranks outnumber the cores: fruitless polls give the core away each time.
@@ -119,29 +122,30 @@ impl Patience {
     }
 
     /// How often to look at once, without leaving the core to anybody.
+    #[inline]
     pub fn looks(&self) -> u32 {
-        self.steps().looks
+        self.steps.looks
     }
 
     /// Rounds before it is slept.
     pub fn rounds(&self) -> u32 {
-        self.steps().spins + self.steps().yields
+        self.steps.spins + self.steps.yields
     }
 
     /// What to do after `idle` rounds without any progress.
     #[inline]
     pub fn round(&mut self, idle: u32) -> Round {
-        let steps = self.steps();
-        if idle < steps.looks {
+        let Steps { looks, .. } = self.steps;
+        if idle < looks {
             return Round::Look;
         }
-        if (idle - steps.looks) % LOOK_AROUND == 0 || idle >= self.rounds() {
+        if (idle - looks).is_multiple_of(LOOK_AROUND) || idle >= self.rounds() {
             self.look_around();
         }
-        let steps = self.steps();
-        if idle < steps.spins {
+        let Steps { spins, yields, .. } = self.steps;
+        if idle < spins {
             Round::Spin
-        } else if idle < steps.spins + steps.yields {
+        } else if idle < spins + yields {
             Round::Yield
         } else {
             Round::Sleep
@@ -153,7 +157,7 @@ impl Patience {
     #[cold]
     pub fn look_around(&mut self) {
         let slow = self.slow_until > Duration::ZERO && now() < self.slow_until;
-        self.crowd = slow || (!self.scarce && crowd::look());
+        self.set_crowd(slow || (!self.scarce && crowd::look()));
     }
 
     /// A yield took from `begun` to `over`.
@@ -161,7 +165,7 @@ impl Patience {
     pub fn yielded(&mut self, begun: Duration, over: Duration) {
         if over.saturating_sub(begun) > SLOW_YIELD {
             self.slow_until = over + SLOW_FOR;
-            self.crowd = true;
+            self.set_crowd(true);
         }
     }
 }
