@@ -424,7 +424,9 @@ impl Job {
                 self.checkpoint_over(node, rank, generation, result);
             }
             FromNode::Paused { rank, generation } => self.router_stands(node, rank, generation),
-            FromNode::Stands { generation, result } => self.node_stands(node, generation, result),
+            FromNode::Stands { generation, result, sent } => {
+                self.node_stands(node, generation, result, sent);
+            }
             said @ (FromNode::HasRead { .. } | FromNode::Rejoined { .. }) => {
                 self.hear_far(node, said);
             }
