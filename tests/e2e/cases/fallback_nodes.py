@@ -2,6 +2,7 @@
 ranks return together to a snapshot. And a rank that dies on one node only goes on at another."""
 
 import os
+import signal
 import subprocess
 import tempfile
 
@@ -63,7 +64,7 @@ def test_a_divergence_costs_what_was_done_since_the_snapshot():
 
 
 def test_the_controller_changes_in_the_middle():
-    """Of a snapshot, which is given up, and of a return, which goes on."""
+    """Of a snapshot, and of a return: the next one goes on with them."""
     with DriftingNodes() as job:
         job.snapshot()
         job.gets_on()
@@ -71,6 +72,7 @@ def test_the_controller_changes_in_the_middle():
         asked = asks(job)
         job.dies_at("snapshot-2", 1)
         asked.wait()
+        job.wait_event("snapshot", count=2)
         job.back_to_the_newest(0)
         job.snapshot()
         job.gets_on()
@@ -88,11 +90,11 @@ def test_a_rank_dies_in_the_middle_of_a_snapshot():
     """It alone comes back, all others go on at once; the next one counts."""
     expected("heat")
     with Killed(3) as job:
-        job.wait_running(4)
+        killed = job.wait_running(4)["ranks"][3]["pid"]
         job.arm("snapshot-2")
         asked = asks(job)
         job.held_at("snapshot-2")
-        job.kill_pid(3)
+        os.kill(killed, signal.SIGKILL)
         job.let_go("snapshot-2")
         job.wait_event("restored", rank=3)
         assert asked.wait() == 0, job.report()

@@ -45,8 +45,10 @@ fn pinned() -> Planner {
     assert_eq!(todo.len(), 4);
     for rank in 0..4 {
         let to = member((rank + 2) % 4, 1);
-        let copy = |a: &Action| matches!(a, Action::Copy { rank: r, generation: 3, to: t, .. }
-            if (*r, *t) == (rank, to));
+        let copy = |a: &Action| {
+            matches!(a, Action::Copy { rank: r, generation: 3, to: t, .. }
+            if (*r, *t) == (rank, to))
+        };
         assert!(todo.iter().any(copy), "{todo:?}");
         p.step(Input::Stored { rank, incarnation: 0, generation: 3, at: vec![to] });
     }

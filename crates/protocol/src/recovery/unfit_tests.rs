@@ -141,8 +141,10 @@ fn a_rank_that_dies_again_and_again_leaves_its_node() {
     };
     let todo: Vec<Action> = (0..4).flat_map(|node| p.step(answer(node))).collect();
     assert_eq!(order(&todo), Some((2, 3, Some(0))));
-    let words = |a: &Action| matches!(a, Action::Restore { words: Some(w), .. }
-        if w.words == [7, 8]);
+    let words = |a: &Action| {
+        matches!(a, Action::Restore { words: Some(w), .. }
+        if w.words == [7, 8])
+    };
     assert!(todo.iter().any(words));
     p.step(Input::Starting { rank: 0, incarnation: 3 });
     p.step(Input::Restored { rank: 0, incarnation: 3 });
@@ -172,8 +174,10 @@ fn a_rank_stays_where_nobody_else_takes_it() {
     p.step(Input::RankDied { rank: 0, incarnation: 1 });
     assert!(!p.may_leave(0));
     let todo = p.step(Input::Evicted { rank: 0, incarnation: 2 });
-    let here = |a: &Action| matches!(a, Action::Restore { rank: 0, incarnation: 3, at, .. }
-        if *at == member(0));
+    let here = |a: &Action| {
+        matches!(a, Action::Restore { rank: 0, incarnation: 3, at, .. }
+        if *at == member(0))
+    };
     assert!(todo.iter().any(here), "{todo:?}");
     // One that was told to start meanwhile is not touched, nor is an earlier one.
     p.step(Input::Starting { rank: 0, incarnation: 3 });
