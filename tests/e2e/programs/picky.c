@@ -2,7 +2,8 @@
 /* Dies at once on one node: that of the daemon whose process number is in FOLDER/bad, and only as one of
  * these ranks. A node that has a bad bar of memory, or lacks a library, is like that.
  *
- * picky FOLDER STEPS RANK...: a ring in which each receives from anybody; rank 0 prints what came of it. */
+ * picky FOLDER STEPS RANK...: a ring of at least three ranks, in which each receives from anybody; rank 0
+ * prints what came of it. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -40,14 +41,17 @@ int main(int argc, char **argv)
         picky |= atoi(argv[arg]) == rank;
     sum = rank + 1;
     for (step = 0; step < steps; step++) {
-        unsigned long got;
-        MPI_Request sent;
+        unsigned long got[2];
+        int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, tag = step % 1000;
+        MPI_Request sent[2];
         if (picky && is_bad(argv[1]))
             raise(SIGKILL);
-        MPI_Isend(&sum, 1, MPI_UNSIGNED_LONG, (rank + 1) % ranks, 1, MPI_COMM_WORLD, &sent);
-        MPI_Recv(&got, 1, MPI_UNSIGNED_LONG, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Wait(&sent, MPI_STATUS_IGNORE);
-        sum = sum * 31 + got;
+        MPI_Isend(&sum, 1, MPI_UNSIGNED_LONG, right, tag, MPI_COMM_WORLD, &sent[0]);
+        MPI_Isend(&sum, 1, MPI_UNSIGNED_LONG, left, tag, MPI_COMM_WORLD, &sent[1]);
+        for (arg = 0; arg < 2; arg++)
+            MPI_Recv(&got[arg], 1, MPI_UNSIGNED_LONG, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Waitall(2, sent, MPI_STATUSES_IGNORE);
+        sum = sum * 31 + got[0] + got[1];
         if (rank == 0 && step % 100 == 0)
             printf("step %d\n", step);
         nanosleep(&pause, NULL);

@@ -1,8 +1,8 @@
 //! `--fallback-every` over nodes: snapshots of ranks that else have their checkpoints alone, and
 //! the return of all of them.
 //!
-//! All ranks are stopped as for a set (`protocol::sets`); what each has sent by then lies beside its
-//! image, in place of what it sends while the image is written. So each image is one that its rank
+//! All ranks are stopped as for a set (`protocol::sets`); what each has sent by then lies beside
+//! its image, in place of what it sends while the image is written. So each image is one that its rank
 //! alone can come back from, too, and they count as others do, one by one. When all do, the planner
 //! pins them.
 //!
@@ -166,8 +166,8 @@ impl Job {
         self.let_snapshot_go(generation);
         self.tell_snapshots();
         self.say(format!(
-            "the snapshot of {} (checkpoint {generation}) is lost: no copy of rank {rank}'s image is \
-             left",
+            "the snapshot of {} (checkpoint {generation}) is lost: no copy of rank {rank}'s image \
+             is left",
             time_of_day(at)
         ));
     }

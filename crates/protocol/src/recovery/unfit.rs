@@ -5,8 +5,9 @@
 //! is ordered at another one, and comes to one that it was sent away from only when there is no
 //! other; with each attempt the next one that has its image is asked. All others are ordered there
 //! again: their outcomes and logs are there. How long is waited before is not decided here.
-//! One that dies where it is time and again leaves that node as it would if that were to go, though
-//! others stay there; until an image of it counts it does not come back to it if it can be elsewhere.
+//! One that dies where it is time and again leaves that node as it would if that were to go,
+//! though others stay there; until an image of it counts it does not come back to it if it can be
+//! elsewhere.
 
 use super::{Action, Phase, Planner, VAULT};
 use crate::membership::Member;
