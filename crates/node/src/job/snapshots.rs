@@ -2,9 +2,9 @@
 //! the return of all of them.
 //!
 //! All ranks are stopped as for a set (`protocol::sets`); what each has sent by then lies beside
-//! its image, in place of what it sends while the image is written. So each image is one that its rank
-//! alone can come back from, too, and they count as others do, one by one. When all do, the planner
-//! pins them.
+//! its image, in place of what it sends while the image is written. So each image is one that its
+//! rank alone can come back from, too, and they count as others do, one by one. When all do, the
+//! planner pins them.
 //!
 //! Kept true: nobody was repeating itself when it was taken, nor was behind what another had
 //! received of it, as one may be that came back on another node; all return to one snapshot, whose
