@@ -137,8 +137,8 @@ pub struct Exact {
     /// In place of every N-th checkpoint of each rank all ranks are checkpointed together, in one
     /// moment: to this snapshot all of them return if one of them does not repeat what is recorded
     /// of it, or its images are lost, in place of the beginning. auto: so that it takes at most 1 %
-    /// of the time, and each time once it was needed; off: never (--ft logged on one node; else
-    /// there are none)
+    /// of the time, and each time once it was needed; off: never (--ft logged; there are
+    /// none with a vault other than copies, nor with --ft routed)
     #[arg(long, default_value = "auto", value_name = "N|off|auto", value_parser = parse_fallback)]
     pub fallback_every: Fallback,
 }

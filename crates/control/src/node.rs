@@ -278,6 +278,9 @@ pub enum ToNode {
     Domains { names: Vec<String> },
     /// This controller does not know what nodes encrypt with. Answered by `AtRest`.
     TellAtRest,
+    /// The rank, of which no process is left here, comes back elsewhere: what is recorded of it
+    /// here is among what `Held` tells from now on, until it starts here again.
+    Yield { rank: u32 },
 }
 
 impl ToNode {
@@ -547,6 +550,8 @@ pub enum FromNode {
     Stands {
         generation: u32,
         result: Result<Vec<End>, String>,
+        /// Of ranks that else have their checkpoints alone: how far each has sent to each other.
+        sent: Vec<(u32, Vec<u64>)>,
     },
     HasRead {
         generation: u32,

@@ -21,6 +21,8 @@ const DEATHS_AT_ONCE: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(250);
 /// ... but no longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// After so many on one node the rank goes to another.
+const DEATHS_ON_ONE_NODE: u32 = 3;
 
 /// Times in a row that all ranks may go back without having got further than before.
 pub const FRUITLESS_ROLLBACKS: u32 = 10;
@@ -126,8 +128,8 @@ pub struct Why {
 pub enum Action {
     /// Bring this rank back alone.
     Recover { rank: u32 },
-    /// The same, after a pause.
-    RecoverLater { rank: u32, pause: Duration },
+    /// The same, after a pause; `elsewhere`: on another node, if there is one that takes it.
+    RecoverLater { rank: u32, pause: Duration, elsewhere: bool },
     /// All processes are gone: start all ranks from the beginning.
     RestartAll,
     /// All ranks do not return to the newest snapshot any more.
@@ -542,6 +544,11 @@ impl Monitor {
             return self.end(128 + signal, text, todo);
         }
         let count = r.fruitless;
+        if is_own_bug(signal) && r.same_point + 1 == SAME_POINT_DEATHS {
+            // At another node it may be none.
+            todo.push(Action::RecoverLater { rank, pause: Duration::ZERO, elsewhere: true });
+            return;
+        }
         if let Some(cause) = why.cause.as_ref().filter(|_| signal == libc::SIGKILL && !r.told) {
             r.told = true;
             todo.push(Action::Say(format!("rank {rank} was {cause}; it is brought back")));
@@ -557,7 +564,8 @@ impl Monitor {
             )));
         }
         let pause = PAUSE.saturating_mul(1 << (count - DEATHS_AT_ONCE).min(8));
-        todo.push(Action::RecoverLater { rank, pause: pause.min(LONGEST_PAUSE) });
+        let elsewhere = count.is_multiple_of(DEATHS_ON_ONE_NODE);
+        todo.push(Action::RecoverLater { rank, pause: pause.min(LONGEST_PAUSE), elsewhere });
     }
 
     fn died_stopping(&mut self, rank: u32, death: Death) {

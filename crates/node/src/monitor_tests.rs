@@ -79,9 +79,11 @@ fn abort_gives_its_code_and_never_success() {
 #[test]
 fn a_bug_at_one_point_is_the_programs_own() {
     let mut m = started(1);
-    for _ in 0..2 {
+    // The last time at another node, if there is one: the fault may be the node's.
+    let later = RecoverLater { rank: 0, pause: Duration::ZERO, elsewhere: true };
+    for next in [Recover { rank: 0 }, later] {
         let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, 42));
-        assert_eq!(todo, [Action::Recover { rank: 0 }]);
+        assert_eq!(todo, [next]);
         m.step(Input::Started { rank: 0 });
     }
     let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, 42));
@@ -138,6 +140,19 @@ fn without_any_progress_the_job_is_given_up_after_growing_pauses() {
     assert!(pauses[0].is_zero() && pauses[1].is_zero() && !pauses[2].is_zero());
     assert!(pauses.windows(2).all(|w| w[0] <= w[1]) && *pauses.last().unwrap() == LONGEST_PAUSE);
     assert_eq!(said.matches("growing pauses").count(), 1, "{said}");
+}
+
+#[test]
+fn who_dies_on_one_node_goes_to_another_now_and_then() {
+    let mut m = started(1);
+    let mut went = Vec::new();
+    for n in 1..FRUITLESS_DEATHS {
+        let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, 7));
+        let goes = |a: &Action| matches!(a, RecoverLater { elsewhere: true, .. });
+        went.extend(todo.iter().any(goes).then_some(n));
+        m.step(Input::Started { rank: 0 });
+    }
+    assert_eq!(went, [3, 6, 9, 12]);
 }
 
 #[test]

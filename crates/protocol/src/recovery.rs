@@ -23,9 +23,11 @@
 
 mod bereft;
 mod dropped;
+mod images;
 mod leave;
 mod places;
 mod saved;
+mod snapshots;
 mod spread;
 mod together;
 mod unfit;
@@ -103,6 +105,16 @@ pub enum Input {
     Places { of: Vec<u32> },
     /// What each node fails together with, also such as are to join.
     Domains { of: Vec<u32> },
+    /// The images of this generation, which count, are a snapshot of all ranks.
+    Pin { generation: u32 },
+    /// This snapshot is let go.
+    Unpin { generation: u32 },
+    /// No process is left: all ranks return to this snapshot. `members`: all live nodes, with new
+    /// epochs.
+    Return { generation: u32, members: Vec<Member> },
+    /// The process of this incarnation died where others of the rank did, time and again: it is to
+    /// be brought back elsewhere.
+    Evicted { rank: u32, incarnation: u32 },
 }
 
 /// What is to be done, in this order.
@@ -149,6 +161,11 @@ pub enum Action {
     Vacate { member: Member },
     /// Nothing hangs on it any more: it ends. `Members` without it follows.
     Dismiss { member: Member },
+    /// What is recorded of the rank on this node, where no process of it is left, goes to others
+    /// with what it holds of theirs: it comes back elsewhere.
+    Yield { at: Member, rank: u32 },
+    /// No copy of this rank's image is left: this snapshot is none any more.
+    Unpinned { generation: u32, rank: u32 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,6 +208,8 @@ struct Rank {
     kept: BTreeMap<u32, BTreeSet<Member>>,
     /// Those that do not count yet.
     unborn: BTreeMap<u32, BTreeSet<Member>>,
+    /// Those of snapshots, also such as are kept for nothing else.
+    pinned: BTreeMap<u32, BTreeSet<Member>>,
     /// Who keeps those that the vault has.
     guards: BTreeMap<u32, Vec<Guard>>,
     /// Those of which less guards them than that says.
@@ -281,6 +300,7 @@ impl Planner {
                 words: None,
                 kept: BTreeMap::from([(0, BTreeSet::new())]),
                 unborn: BTreeMap::new(),
+                pinned: BTreeMap::new(),
                 guards: BTreeMap::new(),
                 unsound: BTreeSet::new(),
                 given_up: 0,
@@ -370,6 +390,8 @@ impl Planner {
             Input::NodeDied { member } => self.node_died(member, todo),
             Input::AllDown { members } => self.all_down(members, todo),
             Input::GoBack => self.go_back(),
+            Input::Return { generation, members } => self.return_all(generation, members, todo),
+            Input::Unpin { generation } => self.unpin(generation),
             Input::Places { of } => self.units.neighbours.place(of),
             Input::Domains { of } => self.units.neighbours.set_domains(of),
             late if self.rolling_back => self.take_late(&late),
@@ -427,6 +449,8 @@ impl Planner {
                 self.void(&self.ranks_of(unit), generation, todo);
             }
             Input::Dropped { rank, generation } => self.dropped(rank, generation),
+            Input::Pin { generation } => self.pin(generation, todo),
+            Input::Evicted { rank, incarnation } => self.evicted(rank as usize, incarnation, todo),
         }
     }
 
@@ -472,7 +496,8 @@ impl Planner {
         todo.push(Action::Members(self.members.clone()));
         let mut any = false;
         for rank in &mut self.ranks {
-            for holders in rank.kept.values_mut().chain(rank.unborn.values_mut()) {
+            let images = rank.kept.values_mut().chain(rank.unborn.values_mut());
+            for holders in images.chain(rank.pinned.values_mut()) {
                 holders.remove(&member);
             }
             rank.weaken(&self.members);
@@ -494,6 +519,7 @@ impl Planner {
         }
         self.units_fall(todo);
         self.forget_lost_images(todo);
+        self.lose_snapshots(todo);
         self.refetch_lost_sources(member, todo);
         self.query(todo);
         self.balance(todo);
@@ -624,87 +650,12 @@ impl Planner {
                 rank.home = at;
                 rank.words = None;
                 self.spares.remove(&at);
-                self.unfit.remove(&(index as u32));
+                self.forget_unfit(index as u32);
                 self.arrives(index as u32, at);
             }
             Phase::Falling { at } => self.started_falling(index, at, todo),
             _ => {}
         }
-    }
-
-    fn image_bad(
-        &mut self,
-        index: usize,
-        incarnation: u32,
-        generation: u32,
-        bad: Member,
-        todo: &mut Vec<Action>,
-    ) {
-        let rank = &mut self.ranks[index];
-        let number = index as u32;
-        self.copying.retain(|c, from| (c.0, c.1, *from) != (number, generation, bad));
-        if bad == VAULT {
-            rank.unguard(generation);
-        }
-        let gone = |holders: &mut BTreeSet<Member>| {
-            holders.remove(&bad);
-            holders.is_empty() && generation > 0
-        };
-        if rank.kept.get_mut(&generation).is_some_and(gone) {
-            self.lose_image(index, generation, todo);
-        } else if rank.unborn.get_mut(&generation).is_some_and(gone) {
-            let alone = if self.together { self.all() } else { vec![index] };
-            let of = self.units.of(index).map_or(alone, |unit| self.ranks_of(unit));
-            self.void(&of, generation, todo);
-        }
-        let rank = &self.ranks[index];
-        if let Phase::Restoring { at, generation: wanted, .. } = rank.phase
-            && (rank.incarnation, wanted) == (incarnation, generation)
-        {
-            self.restore_at(index, at, todo);
-        }
-        if !self.rolling_back {
-            self.balance(todo);
-        }
-    }
-
-    fn stored(
-        &mut self,
-        rank: u32,
-        incarnation: u32,
-        generation: u32,
-        at: &[Member],
-        todo: &mut Vec<Action>,
-    ) {
-        for at in at {
-            self.copying.remove(&(rank, generation, *at));
-        }
-        let live: Vec<Member> = at.iter().copied().filter(|m| self.members.contains(m)).collect();
-        if live.is_empty() {
-            return;
-        }
-        let r = &mut self.ranks[rank as usize];
-        if let Phase::Restoring { at, generation: wanted, from } = &mut r.phase
-            && (*wanted, r.incarnation) == (generation, incarnation)
-            && live.contains(at)
-        {
-            // Who was to fetch it has it: where it came from may die.
-            *from = None;
-        }
-        if let Some(holders) = r.kept.get_mut(&generation) {
-            holders.extend(live);
-        } else if let Some(holders) = r.unborn.get_mut(&generation) {
-            // Also if a later one was given up since: this one was not.
-            holders.extend(live);
-        } else if r.incarnation == incarnation
-            && r.given_up < generation
-            && r.kept.keys().next_back().is_none_or(|newest| *newest < generation)
-        {
-            r.unborn.entry(generation).or_default().extend(live);
-        } else {
-            return todo.push(Action::Discard { rank, generation });
-        }
-        self.balance(todo);
     }
 
     /// Sees to it that each image lies on two nodes, if the vault does not keep them; those that
@@ -734,6 +685,7 @@ impl Planner {
                     todo.push(Action::Discard { rank: index, generation: older });
                 }
                 rank.kept.insert(generation, holders);
+                self.unfit.remove(&index);
                 todo.push(Action::Complete { rank: index, generation });
             }
         }

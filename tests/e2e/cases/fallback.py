@@ -16,9 +16,9 @@ RANKS = 4
 class Drifting(Job):
     """A program no rank of which repeats itself: each kill of one is a divergence."""
 
-    def __init__(self, every="1", ckpt_every=0, leaver=None, **more):
+    def __init__(self, every="1", ckpt_every=0, leaver=None, options=(), **more):
         self.made = tempfile.TemporaryDirectory(prefix="eyrie-test-")
-        options = ["--fallback-every", every]
+        options = ["--fallback-every", every, *options]
         command = program("drifts") + [self.made.name]
         if leaver is not None:
             command.append(str(leaver))

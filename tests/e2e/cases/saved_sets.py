@@ -20,7 +20,9 @@ def saving(name, nodes, every=3600, save_every="0.1", options=()):
 
 
 def saving_logged(name, nodes, every=3600, save_every="0.1"):
-    return Nodes(name, nodes, ["--save-every", save_every], ckpt_every=every)
+    # With snapshots all would return to these.
+    options = ["--save-every", save_every, "--fallback-every", "off"]
+    return Nodes(name, nodes, options, ckpt_every=every)
 
 
 MODES = {"together": saving, "logged": saving_logged}

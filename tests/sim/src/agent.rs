@@ -77,6 +77,7 @@ impl World {
             ToNode::Leaving { round, members } => self.hear_leaving(at, round, &members),
             ToNode::GoOn { rank } => self.rank_goes_on(at, rank),
             ToNode::Vacate => self.vacate(at),
+            ToNode::Yield { rank } => self.yield_rank(at, rank),
             ToNode::Depart => self.perish(at),
             ToNode::Halt { turn } => self.halt(at, turn),
             ToNode::EndHalt => self.end_halt(at),
@@ -294,6 +295,7 @@ impl World {
         let ranks = self.ranks();
         let (rank, incarnation) = (order.rank, order.incarnation);
         let Some(node) = self.nodes.get_mut(&at) else { return };
+        node.vacated.retain(|r| *r != rank);
         let image = node.disk.get(&(rank, order.generation)).map(|s| Rc::clone(&s.image));
         let proc = match image {
             Some(image) => Proc {

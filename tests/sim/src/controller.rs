@@ -181,6 +181,12 @@ impl World {
                 self.say_to(at, ToNode::Gather { ranks, life });
             }
             Action::RollBack { why } => self.roll_back(&why),
+            Action::Yield { at, rank } => {
+                self.report.unfit += 1;
+                self.say_to(at, ToNode::Yield { rank });
+                self.fault_nearby(3);
+            }
+            Action::Unpinned { .. } => self.fail(String::from("there are no snapshots")),
             leave @ (Action::Leaving { .. } | Action::Vacate { .. } | Action::Dismiss { .. }) => {
                 self.carry_out_leave(leave)
             }

@@ -139,6 +139,10 @@ pub enum ToNode {
     },
     /// All ranks here stand for good.
     Vacate,
+    /// The rank, which does not run here, comes back elsewhere.
+    Yield {
+        rank: u32,
+    },
     /// The node has left.
     Depart,
     /// Ranks stand still from now on.

@@ -61,10 +61,28 @@ impl World {
             // Where it came from may die.
             self.planner(Input::Stored { rank, incarnation, generation, at: vec![at] });
         }
+        if self.dies_here_again(rank) {
+            return self.planner(Input::Evicted { rank, incarnation });
+        }
         if !self.mutated(Mutation::StartsUntold) {
             self.planner(Input::Starting { rank, incarnation });
         }
         self.say_to(at, ToNode::Start { rank, incarnation });
+    }
+
+    /// Whether a rank has died where it is to start now so often that it is to go elsewhere.
+    fn dies_here_again(&mut self, rank: u32) -> bool {
+        let may = self.unfit.comes && self.controller.planner.may_leave(rank);
+        may && self.unfit.random.one_in(6)
+    }
+
+    /// The rank is brought back elsewhere: what is recorded of it here is told who asks.
+    pub fn yield_rank(&mut self, at: Member, rank: u32) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        node.orders.remove(&rank);
+        if !node.vacated.contains(&rank) {
+            node.vacated.push(rank);
+        }
     }
 
     /// The node may do so.

@@ -148,6 +148,18 @@ impl Agent {
         }
     }
 
+    /// A rank that died here time and again comes back elsewhere.
+    pub(super) fn yield_rank(&mut self, rank: u32) {
+        if !self.vacated.contains(&rank) {
+            self.vacated.push(rank);
+        }
+    }
+
+    /// A rank starts here: others hold what is recorded of it, and this node only for itself.
+    pub(super) fn stays_here(&mut self, rank: u32) {
+        self.vacated.retain(|r| *r != rank);
+    }
+
     /// Nothing of the job hangs on this node any more.
     pub(super) fn depart(&mut self) {
         points::reach("leave-7");

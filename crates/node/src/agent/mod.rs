@@ -475,6 +475,7 @@ impl Agent {
             ToNode::EndHalt => self.end_halt(),
             ToNode::Clusters { of, gateway } => self.set_clusters(of, gateway),
             ToNode::Domains { names } => self.set_domains(names),
+            ToNode::Yield { rank } => self.yield_rank(rank),
         }
     }
 

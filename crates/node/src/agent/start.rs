@@ -55,6 +55,7 @@ impl Agent {
         if self.starts_later(rank, start, from, moved) {
             return;
         }
+        self.stays_here(rank);
         let ready = match moved {
             Some(moved) => self.move_in(rank, from, moved),
             None => self.come_back(rank, from),

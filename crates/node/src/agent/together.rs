@@ -22,6 +22,8 @@ use eyrie_control::far::{End, Joint};
 use eyrie_control::node::{FromNode, SetPart};
 use eyrie_image::{Between, Family};
 use eyrie_ledger::saved;
+use eyrie_ledger::segment::Segment;
+use eyrie_ledger::walk::Walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -54,9 +56,14 @@ impl Together {
 /// What is known of the ranks of a node, of a set of several, when they stand.
 pub(crate) struct Copied {
     pub logs: Logs,
+    /// Of ranks that else have their checkpoints alone: how far each has sent to each other.
+    pub sent: Ends,
     pub between: Between,
     pub ends: Vec<End>,
 }
+
+/// How far ranks have sent to each other.
+type Ends = Vec<(u32, Vec<u64>)>;
 
 /// Copies of what ranks have sent.
 pub(crate) type Logs = BTreeMap<u32, Sent>;
@@ -176,11 +183,15 @@ impl Agent {
 
     /// All ranks here stand: copies what they have sent, before anybody learns of that.
     fn copy_sent(&mut self, generation: u32) {
+        if let Some(rank) = self.behind() {
+            self.give_up_together();
+            return self.say_stands(generation, Err(format!("rank {rank} repeats itself")));
+        }
         let Some(together) = &self.together else { return };
         let ranks: Vec<u32> = together.standing.keys().copied().collect();
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
-        let of_unit = self.spec.ft.has_units();
+        let (of_unit, logged) = (self.spec.ft.has_units(), self.spec.ft == Ft::Logged);
         let families: Vec<Family> = match self.spec.ft {
             Ft::Coordinated => together.standing.values().map(|s| s.1.family.clone()).collect(),
             _ => Vec::new(),
@@ -191,12 +202,16 @@ impl Agent {
                     true => saved::hold(&file, &segment, rank).map(Sent::Inner),
                     false => saved::copy_streams(&file, &segment, rank).map(Sent::All),
                 };
-                let copy = |rank| Ok((rank, sent(rank)?));
-                ranks.into_iter().map(copy).collect::<io::Result<Logs>>()
+                let copy = |rank: &u32| Ok((*rank, sent(*rank)?));
+                ranks.iter().map(copy).collect::<io::Result<Logs>>()
             });
+            let size = segment.geometry().ranks;
+            let ends = |rank| (rank, (0..size).map(|to| sent_upto(&segment, rank, to)).collect());
+            let sent = ranks.iter().filter(|_| logged).map(|rank| ends(*rank)).collect();
             let copied = copies.map(|logs| {
                 let (between, ends) = Between::look_over_nodes(&families);
-                Copied { logs, between, ends: ends.into_iter().map(far_end).collect() }
+                let ends = ends.into_iter().map(far_end).collect();
+                Copied { logs, sent, between, ends }
             });
             let _ = tell.send(Msg::SentCopied { generation, copied });
         };
@@ -211,19 +226,27 @@ impl Agent {
         let this = |t: &&mut Together| t.generation == generation;
         let Some(together) = self.together.as_mut().filter(this) else { return };
         let result = match copied {
-            Ok(Copied { logs, between, ends }) => {
+            Ok(Copied { logs, sent, between, ends }) => {
                 (together.logs, together.between) = (logs, between);
                 if self.spec.ft == Ft::Node {
                     return self.go_on(generation, true);
                 }
-                Ok(ends)
+                Ok((ends, sent))
             }
             Err(error) => {
                 self.give_up_together();
                 Err(format!("what its ranks have sent cannot be copied: {error}"))
             }
         };
-        self.say(FromNode::Stands { generation, result });
+        self.say_stands(generation, result);
+    }
+
+    fn say_stands(&self, generation: u32, result: Result<(Vec<End>, Ends), String>) {
+        let (result, sent) = match result {
+            Ok((ends, sent)) => (Ok(ends), sent),
+            Err(why) => (Err(why), Ends::new()),
+        };
+        self.say(FromNode::Stands { generation, result, sent });
     }
 
     /// The ranks of all nodes stand: reads what has come over connections between these.
@@ -296,6 +319,18 @@ impl Agent {
             self.say(FromNode::SegmentSaved { name, result: Err(why) });
         }
     }
+}
+
+/// Position up to which a rank that stands has sent to another.
+fn sent_upto(segment: &Segment, rank: u32, to: u32) -> u64 {
+    let next = segment.channel(rank, to).chunks_next.load(Ordering::Acquire);
+    // The last chunk may be gone already, if the receiver has passed it.
+    let Some(last) = next.checked_sub(1) else { return 0 };
+    let Some(mut walk) = Walk::from_chunk(segment, rank, to, last) else {
+        return next * u64::from(segment.geometry().chunk_bytes);
+    };
+    while matches!(walk.step(segment), Ok(Some(_))) {}
+    walk.pos()
 }
 
 fn far_end(end: eyrie_image::FarEnd) -> End {

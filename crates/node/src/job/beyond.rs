@@ -120,6 +120,9 @@ impl Job {
         if set > 0 {
             return format!("checkpoint {set} of all of them, on the nodes");
         }
+        if let Some(snapshot) = self.newest_snapshot() {
+            return snapshot;
+        }
         if self.archive.holds() {
             let there = self.flush.there;
             let number = there.map_or(self.archive.newest(), |there| there.set);

@@ -221,6 +221,7 @@ impl Job {
             (Part::Scheduler, journal::part(&self.scheduler)),
             (Part::Vault, journal::part(&self.vaults)),
             (Part::Together, journal::part(&self.together)),
+            (Part::Fallback, journal::part(&self.fallback)),
         ];
         for (node, n) in (0u32..).zip(&self.nodes) {
             parts.push((Part::Node(node), journal::part(&n.books(node))));

@@ -152,6 +152,7 @@ impl Job {
         if self.together.is_some() {
             return self.set_part(rank, generation, result);
         }
+        self.snapshot_part_over(rank, generation, &result);
         if self.many()
             && let CheckpointResult::Taken(taken) = result
         {

@@ -1,8 +1,8 @@
-//! `--fallback-every`: of a job on one node whose ranks are checkpointed each by itself (`--ft
-//! logged`) all ranks now and then have their checkpoints together. Such a snapshot is an image of
-//! every rank and what was on its way between them, of one moment. To it all return together when
-//! one of them does not repeat what is recorded of it, or no good image of it is left: for that
-//! nothing of what was recorded since has to be right.
+//! `--fallback-every`: of a job whose ranks are checkpointed each by itself (`--ft logged`) all
+//! ranks now and then have their checkpoints together (over nodes: `snapshots`). Such a snapshot is
+//! an image of every rank and what was on its way between them, of one moment. To it all return
+//! together when one of them does not repeat what is recorded of it, or no good image of it is
+//! left: for that nothing of what was recorded since has to be right.
 //!
 //! Kept true: a snapshot counts when all of it is on disk, and no rank was repeating itself when it
 //! was taken; the one before stays until then, and one more beyond that; its images count as
@@ -13,10 +13,13 @@ use super::checkpoints::place;
 use super::{Job, saving};
 use crate::home;
 use crate::monitor;
+use crate::recovery::Input;
 use crate::retention::KEPT;
 use eyrie_control::node::{CheckpointResult, ToNode};
 use eyrie_control::{CheckpointPolicy, EventKind, Fallback as Every, FallbackStatus, Ft};
-use std::collections::BTreeSet;
+use eyrie_protocol::sets::Set;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Every so many checkpoints of each rank are one snapshot, as long as none was needed.
@@ -26,6 +29,9 @@ const USUAL: u32 = 8;
 const SHARE: f64 = 100.0;
 const SHARE_IF_NEEDED: f64 = 2.0;
 
+/// Over nodes, where each image of one lies on three, the one before goes with the next.
+const KEPT_OVER_NODES: usize = 1;
+
 /// Until the next attempt, when one did not come about.
 const PAUSE_MS: u64 = 1000;
 
@@ -33,49 +39,57 @@ const PAUSE_MS: u64 = 1000;
 const NAME: &str = "snapshot.";
 
 /// One that is being taken.
-struct UnderWay {
-    generation: u32,
+#[derive(Serialize, Deserialize)]
+pub(super) struct UnderWay {
+    pub(super) generation: u32,
     at: SystemTime,
     at_ms: u64,
     /// Ranks whose images are not written yet.
-    left: BTreeSet<u32>,
+    pub(super) left: BTreeSet<u32>,
     /// Those that have ended.
     gone: Vec<bool>,
     /// What was between them is written.
     segment: bool,
     /// Ranks stay stopped: the job is to be saved.
-    hold: bool,
+    pub(super) hold: bool,
     /// Why it does not come about; empty: that is told by itself.
-    failed: Option<String>,
+    pub(super) failed: Option<String>,
+    /// Over nodes: until when ranks stand.
+    pub(super) set: Option<Set>,
+    /// Over nodes, of each rank: how far it had sent to each other. It is too much for the journal:
+    /// to a controller that follows no snapshot is proved that it did not begin.
+    #[serde(skip)]
+    pub(super) sent: BTreeMap<u32, Vec<u64>>,
 }
 
 /// One that counts.
-struct Snapshot {
-    generation: u32,
-    at: SystemTime,
-    at_ms: u64,
+#[derive(Serialize, Deserialize)]
+pub(super) struct Snapshot {
+    pub(super) generation: u32,
+    pub(super) at: SystemTime,
+    pub(super) at_ms: u64,
     gone: Vec<bool>,
 }
 
 /// The snapshots of a job.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Fallback {
-    under_way: Option<UnderWay>,
+    pub(super) under_way: Option<UnderWay>,
     /// Oldest first.
-    kept: Vec<Snapshot>,
+    pub(super) kept: Vec<Snapshot>,
     /// All ranks are returning to this one.
-    returning: Option<u32>,
+    pub(super) returning: Option<u32>,
     /// Checkpoints of each rank since the last one.
-    since: Vec<u32>,
+    pub(super) since: Vec<u32>,
     /// When the last one was begun, and what it cost.
     last: Option<(u64, f64)>,
     /// The last attempt came to nothing.
     not_before_ms: u64,
     told: Option<String>,
     /// Ranks are stopped with the last one, or some of them are.
-    holds: bool,
+    pub(super) holds: bool,
     /// Ranks had to return to one: replays of this program are not to be relied on.
-    needed: bool,
+    pub(super) needed: bool,
 }
 
 impl Fallback {
@@ -135,7 +149,7 @@ fn unix(at: SystemTime) -> Duration {
 }
 
 /// A time as clocks here show it.
-fn time_of_day(at: SystemTime) -> String {
+pub(super) fn time_of_day(at: SystemTime) -> String {
     let secs = unix(at).as_secs() as libc::time_t;
     // SAFETY: a structure of numbers and of a pointer that may be null.
     let mut local: libc::tm = unsafe { std::mem::zeroed() };
@@ -153,7 +167,7 @@ impl Job {
             Every::Auto => self.spec.checkpoint_policy == CheckpointPolicy::Auto,
             Every::Every(_) => true,
         };
-        let logged = self.spec.ft == Ft::Logged && !self.many();
+        let logged = self.spec.ft == Ft::Logged && self.may_have_snapshots();
         logged && wanted && !self.spec.keep && self.protected()
     }
 
@@ -165,6 +179,7 @@ impl Job {
     /// soon as nothing is in the way.
     pub(super) fn snapshot_if_due(&mut self) -> bool {
         if self.fallback.under_way.is_some() {
+            self.give_up_stranded();
             return true;
         }
         let (now, asked) = (self.ranks_ms(), self.spec.fallback);
@@ -178,10 +193,11 @@ impl Job {
         let due = self.has_snapshots() && wanted;
         let runs = |r: &super::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
         let all = self.ranks.iter().all(runs) && self.live_ranks().next().is_some();
+        let all = all && self.can_take_snapshot();
         if !due || !all || !self.scheduler.is_due(now) {
             return false;
         }
-        if !self.ranks.iter().any(|r| r.capturing.is_some()) {
+        if !self.ranks.iter().any(|r| r.capturing.is_some() || r.pending.is_some()) {
             self.begin_snapshot(now);
         }
         true
@@ -203,17 +219,26 @@ impl Job {
             ranks.push((rank, start));
             self.scheduler.begin(rank, now);
             self.scheduler.had_turn(rank, now);
+            if self.many() {
+                // It is told with the node's part.
+                continue;
+            }
             let mut event = self.event(EventKind::Checkpointing);
             (event.rank, event.generation) = (Some(rank), Some(generation));
             self.log_event(event);
         }
         let left = ranks.iter().map(|r| r.0).collect();
         let gone = self.ranks.iter().map(|r| r.gone).collect();
-        let (at, at_ms, segment, failed) = (SystemTime::now(), now, false, None);
+        // Over nodes what ranks have sent lies beside their images.
+        let (at, at_ms, segment, failed) = (SystemTime::now(), now, self.many(), None);
         let hold = self.suspend.is_some();
+        let (set, sent) = (None, BTreeMap::new());
         self.fallback.holds = hold;
         self.fallback.under_way =
-            Some(UnderWay { generation, at, at_ms, left, gone, segment, hold, failed });
+            Some(UnderWay { generation, at, at_ms, left, gone, segment, hold, failed, set, sent });
+        if self.many() {
+            return self.order_snapshot(generation);
+        }
         let (incremental, segment) = (self.spec.incremental, name_of(generation));
         self.to_all(&ToNode::CheckpointAll { ranks, generation, incremental, hold, segment });
     }
@@ -267,12 +292,13 @@ impl Job {
         for rank in (0..self.size()).filter(|rank| !gone[*rank as usize]) {
             self.rank(rank).retention.pin(generation);
         }
+        let most = if self.many() { KEPT_OVER_NODES } else { KEPT };
         let cost_ms = self.cost_of(0..self.size(), generation).ms();
         let fallback = &mut self.fallback;
         fallback.kept.push(Snapshot { generation, at, at_ms, gone });
         (fallback.last, fallback.told) = (Some((at_ms, cost_ms)), None);
         fallback.since.clear();
-        let surplus = fallback.kept.len().saturating_sub(KEPT);
+        let surplus = fallback.kept.len().saturating_sub(most);
         let old: Vec<Snapshot> = fallback.kept.drain(..surplus).collect();
         old.iter().for_each(|snapshot| self.let_snapshot_go(snapshot.generation));
         let mut event = self.event(EventKind::Snapshot);
@@ -280,6 +306,7 @@ impl Job {
         event.text = format!("all ranks can return to {}", time_of_day(at));
         self.log_event(event);
         self.tell_snapshots();
+        self.plan(Input::Pin { generation });
     }
 
     fn snapshot_failed(&mut self, generation: u32, why: String) {
@@ -296,19 +323,21 @@ impl Job {
         self.fallback.told = Some(why);
     }
 
-    /// Ranks that are stopped with one go on.
+    /// Ranks that are stopped with one, or are to be, go on.
     pub(super) fn end_snapshot_hold(&mut self) {
+        self.fallback.under_way.iter_mut().for_each(|u| u.hold = false);
         if std::mem::take(&mut self.fallback.holds) {
             self.let_all_go();
         }
     }
 
     /// No files of this one are needed any more.
-    fn let_snapshot_go(&mut self, generation: u32) {
+    pub(super) fn let_snapshot_go(&mut self, generation: u32) {
         for rank in 0..self.size() {
             let unneeded = self.rank(rank).retention.unpin(generation);
             self.remove_images(rank, unneeded);
         }
+        self.plan(Input::Unpin { generation });
         self.remove_snapshot_file(&name_of(generation));
     }
 
@@ -316,7 +345,7 @@ impl Job {
         let _ = std::fs::remove_file(self.place.folder.join(home::IMAGES).join(name));
     }
 
-    fn tell_snapshots(&mut self) {
+    pub(super) fn tell_snapshots(&mut self) {
         let count = self.fallback.kept.len() as u32;
         self.step(monitor::Input::Snapshots { count });
     }
@@ -374,6 +403,9 @@ impl Job {
 
     /// No process is left: all ranks return to the newest snapshot. False: there is none.
     pub(super) fn return_to_snapshot(&mut self) -> bool {
+        if self.many() {
+            return self.return_over_nodes();
+        }
         let told = !self.fallback.kept.is_empty();
         self.drop_bad_snapshots();
         let Some(newest) = self.fallback.kept.last() else {
@@ -395,7 +427,15 @@ impl Job {
         let fallback = &mut self.fallback;
         (fallback.returning, fallback.needed) = (Some(generation), true);
         fallback.since.clear();
-        let lost = Duration::from_millis(now.saturating_sub(at_ms)).as_secs_f64();
+        self.tell_return(generation, at, at_ms);
+        self.to_all(&ToNode::Reload { segment: name_of(generation) });
+        true
+    }
+
+    /// All ranks return to this snapshot.
+    pub(super) fn tell_return(&mut self, generation: u32, at: SystemTime, at_ms: u64) {
+        let lost = self.ranks_ms().saturating_sub(at_ms);
+        let lost = Duration::from_millis(lost).as_secs_f64();
         let text = format!(
             "all ranks returned to the snapshot of {} (checkpoint {generation}), {lost:.1} s of \
              work lost: {}",
@@ -404,8 +444,6 @@ impl Job {
         );
         self.tell_back(generation, &text);
         self.say(format!("{text}; what was printed so far is not printed again"));
-        self.to_all(&ToNode::Reload { segment: name_of(generation) });
-        true
     }
 
     /// There is no snapshot: all ranks go back to what is in the job's folder, or begin anew.
@@ -435,6 +473,11 @@ impl Job {
         if gone {
             return self.monitor.set_gone(rank);
         }
+        self.reaches_newest(rank);
+    }
+
+    /// It is as far as its newest checkpoint.
+    pub(super) fn reaches_newest(&mut self, rank: u32) {
         let point = self.ranks[rank as usize].retention.newest().map(|kept| place(&kept.point));
         if let Some(place) = point {
             self.step(monitor::Input::Reached { rank, place });

@@ -9,6 +9,7 @@
 
 use super::Rank;
 use super::books::Books;
+use super::fallback::Fallback;
 use super::together::Together;
 use super::vault::Vaults;
 use crate::crew::FIRST_REIGN;
@@ -33,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const VERSION: u32 = 20;
+const VERSION: u32 = 21;
 /// The number of `Entry::Head`.
 const HEAD: u32 = 0;
 /// From this length on the file is replaced, if most of it is not needed any more.
@@ -94,6 +95,8 @@ pub(super) enum Part {
     Rank(u32),
     /// Of ranks that are checkpointed together.
     Together,
+    /// Snapshots of ranks that are not.
+    Fallback,
 }
 
 /// What happens to a tape.
@@ -153,6 +156,7 @@ pub(super) struct Known {
     pub planner: Option<Planner>,
     pub vaults: Vaults,
     pub together: Option<Together>,
+    pub fallback: Fallback,
     pub nodes: Vec<(NodeBooks, Session<ToNode>)>,
     pub ranks: Vec<Rank>,
     /// So many events there were, of which these are the last.
@@ -412,6 +416,7 @@ impl Reading {
             scheduler: self.part(Part::Scheduler)?,
             vaults: self.part(Part::Vault)?,
             together: self.part(Part::Together)?,
+            fallback: self.part(Part::Fallback)?,
             planner: self.planner,
             nodes,
             ranks,

@@ -85,6 +85,7 @@ impl Job {
         r.proc = None;
         r.starting = None;
         r.order = None;
+        (r.later, r.elsewhere) = (None, false);
         r.deaths += 1;
         r.died_at = Some(Moment::now());
         r.gone = false;
@@ -100,6 +101,7 @@ impl Job {
         }
         self.scheduler.set_live(turn, false);
         self.unit_loses(rank);
+        self.snapshot_without(rank, None);
         // It counts as living until its node is cleared away.
         self.step(monitor::Input::Starting { rank });
     }

@@ -5,6 +5,7 @@
 //! talk to it by `Msg`; the rules are in `monitor`, `scheduler` and `retention`, not here;
 //! processes, pipes, segments and images are the nodes' (`agent`).
 
+mod anew;
 mod archive;
 mod away;
 mod beyond;
@@ -45,6 +46,7 @@ mod seat;
 mod set_leave;
 mod sets;
 mod silence;
+mod snapshots;
 mod start;
 mod suspend;
 mod swap;
@@ -299,6 +301,8 @@ struct Rank {
     trouble: unfit::Trouble,
     /// It is brought back after a pause, as it died again and again.
     later: Option<repeated::Later>,
+    /// It is to come back at another node, if there is one.
+    elsewhere: bool,
     /// What was said of files that were not as they were.
     said_of_files: BTreeSet<String>,
 }
@@ -672,7 +676,9 @@ impl Job {
             match action {
                 Action::Recover { .. } if self.together.is_some() => self.all_go_back(),
                 Action::Recover { rank } => self.recover(rank),
-                Action::RecoverLater { rank, pause } => self.recover_later(rank, pause),
+                Action::RecoverLater { rank, pause, elsewhere } => {
+                    self.recover_later(rank, pause, elsewhere);
+                }
                 Action::RestartAll => self.restart_all(),
                 Action::GiveUpSnapshot => self.give_up_newest_snapshot(),
                 Action::SignalAll(signal) => self.to_all(&ToNode::Signal { signal }),
@@ -718,47 +724,6 @@ impl Job {
         self.exit_code = Some(code);
         self.over.notify_one();
     }
-
-    /// All ranks go back to the beginning: new segments, no images, output up to here is not
-    /// printed again.
-    fn restart_all(&mut self) {
-        if self.go_back() || self.return_to_snapshot() {
-            return;
-        }
-        self.forget_snapshots();
-        self.stop_flush();
-        self.pauses.clear();
-        self.rollbacks += 1;
-        self.planned = false;
-        self.all_stay("all ranks went back to the beginning: ask again");
-        self.forget_vault();
-        self.gone.clear();
-        self.forget_loans();
-        for rank in 0..self.size() {
-            self.forget_images(rank);
-            if let Some(uncounted) = self.rank(rank).pending.take() {
-                let generations = vec![uncounted.generation];
-                self.to_all(&ToNode::Remove { rank, generations });
-            }
-            let r = self.rank(rank);
-            (r.order, r.partner) = (None, None);
-            r.retention.restart();
-            r.latest = None;
-            r.gone = false;
-            r.capturing = None;
-            r.saving = saving::Saving::No;
-            r.falls = false;
-            self.give_up_output(rank);
-        }
-        self.back_to_archive();
-        self.units.forget_sets();
-        let now = self.ranks_ms();
-        self.scheduler = checkpoints::scheduler(&self.spec, now);
-        self.tell_restart();
-        if self.renew_nodes() {
-            self.start_all();
-        }
-    }
 }
 
 impl Rank {
@@ -792,6 +757,7 @@ impl Rank {
             swap: None,
             trouble: unfit::Trouble::default(),
             later: None,
+            elsewhere: false,
             said_of_files: BTreeSet::new(),
         }
     }

@@ -424,10 +424,9 @@ impl Job {
                 self.checkpoint_over(node, rank, generation, result);
             }
             FromNode::Paused { rank, generation } => self.router_stands(node, rank, generation),
-            FromNode::Stands { generation, result } => self.node_stands(node, generation, result),
-            said @ (FromNode::HasRead { .. } | FromNode::Rejoined { .. }) => {
-                self.hear_far(node, said);
-            }
+            said @ (FromNode::Stands { .. }
+            | FromNode::HasRead { .. }
+            | FromNode::Rejoined { .. }) => self.hear_far(node, said),
             FromNode::Looks { ask, ranks, own } => self.take_looks(node, ask, ranks, own),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
             FromNode::SegmentSaved { name, result } if self.together.is_some() => {

@@ -51,10 +51,14 @@ impl Job {
 
     /// All nodes are there: all ranks begin.
     pub(super) fn plan_beginning(&mut self) {
-        self.planned = true;
         let stays = |n: &Node| n.state == State::Live && !n.left;
         let live = (0u32..).zip(&self.nodes).filter(|(_, n)| stays(n));
         let members: Vec<Member> = live.map(|(node, _)| self.member(node)).collect();
+        let returns = self.plan_return(&members);
+        self.planned = true;
+        if returns {
+            return;
+        }
         self.tell_gone(&members);
         if self.plan_from_flushed(&members) {
             return;
@@ -164,6 +168,10 @@ impl Job {
                 Action::Leaving { round, members } => self.tell_leaving(round, &members),
                 Action::Vacate { member } => self.vacate(member.node),
                 Action::Dismiss { member } => self.dismiss(member.node),
+                Action::Yield { at, rank } => {
+                    self.nodes[at.node as usize].send(ToNode::Yield { rank });
+                }
+                Action::Unpinned { generation, rank } => self.snapshot_lost(generation, rank),
             }
         }
         if !homes_told {
@@ -215,6 +223,11 @@ impl Job {
             return;
         }
         let here = self.member(node);
+        if matches!(choice, Choice::Image(_) | Choice::Beginning) && self.goes_elsewhere(rank) {
+            // No process of it is left here.
+            self.rank(rank).order = None;
+            return self.plan(Input::Evicted { rank, incarnation });
+        }
         match choice {
             Choice::Refused { generation, why, fetched } => {
                 let at = if fetched { from.unwrap_or(here) } else { here };
@@ -385,6 +398,7 @@ impl Job {
             self.plan(Input::Dropped { rank, generation });
         }
         self.unit_counts(rank, generation);
+        self.snapshot_part_counts(rank, generation);
         if rank + 1 == self.size() {
             self.set_counts();
         }
@@ -396,6 +410,7 @@ impl Job {
         self.rank(rank).pending.take_if(|p| p.generation == generation);
         self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         self.spoil_set(generation, format!("the image of rank {rank} cannot be used"));
+        self.snapshot_without(rank, Some(generation));
     }
 
     /// The next checkpoint of the rank may begin: this one counts, or never will.

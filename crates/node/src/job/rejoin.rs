@@ -79,9 +79,12 @@ impl Job {
         together.back.muster = Some(muster);
     }
 
-    /// What a node says of connections to others.
+    /// What a node says of ranks that stand, and of connections to others.
     pub(super) fn hear_far(&mut self, node: u32, said: FromNode) {
         match said {
+            FromNode::Stands { generation, result, sent } => {
+                self.node_stands(node, generation, result, sent);
+            }
             FromNode::HasRead { generation, result } => {
                 self.node_has_read(node, generation, result);
             }

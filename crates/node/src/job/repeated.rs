@@ -1,4 +1,5 @@
-//! Ranks that die again and again: each is brought back after a pause, which the monitor sets.
+//! Ranks that die again and again: each is brought back after a pause, which the monitor sets, and
+//! now and then on another node.
 //!
 //! Kept true: a rank that is brought back for another reason meanwhile, as with its node, is not
 //! brought back twice; a controller that follows goes on with the pause.
@@ -22,8 +23,26 @@ impl Later {
 }
 
 impl Job {
-    pub(super) fn recover_later(&mut self, rank: u32, pause: Duration) {
-        self.rank(rank).later = Some(Later { since: Moment::now(), pause });
+    /// `elsewhere`: on another node, if that can be.
+    pub(super) fn recover_later(&mut self, rank: u32, pause: Duration, elsewhere: bool) {
+        let r = self.rank(rank);
+        r.later = Some(Later { since: Moment::now(), pause });
+        r.elsewhere = elsewhere;
+    }
+
+    /// Whether a rank of which no process is left is to come back at another node than the one that
+    /// it was ordered at, as it has died there time and again: the fault may be that node's.
+    pub(super) fn goes_elsewhere(&mut self, rank: u32) -> bool {
+        let wanted = std::mem::take(&mut self.rank(rank).elsewhere);
+        let goes = wanted && self.planner.as_ref().is_some_and(|p| p.may_leave(rank));
+        if goes {
+            let name = self.node_name(self.placement.home(rank));
+            self.say(format!(
+                "rank {rank} has died on {name} again and again without getting on: it is brought \
+                 back on another node, as the fault may be that node's"
+            ));
+        }
+        goes
     }
 
     /// How long until the next one is brought back.

@@ -165,6 +165,7 @@ impl Job {
         self.ranks = known.ranks;
         self.vaults = known.vaults;
         self.together = known.together;
+        self.fallback = known.fallback;
         if known.torn > 0 {
             tracing::warn!(
                 bytes = known.torn,
@@ -204,7 +205,11 @@ impl Job {
                 self.clear_archive();
                 self.step(monitor::Input::NotSaved);
             }
-            _ => self.let_stand_for_nothing(),
+            _ => {
+                self.let_stand_for_nothing();
+                // Nobody waits any more for the job to be saved.
+                self.end_snapshot_hold();
+            }
         }
         if was_to_be_saved && !self.monitor.is_ending() {
             self.say("the job is not saved, and goes on: its controller died");

@@ -100,10 +100,14 @@ impl Job {
         node: u32,
         generation: u32,
         result: Result<Vec<End>, String>,
+        sent: Vec<(u32, Vec<u64>)>,
     ) {
         let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
         if self.units.exist() {
             return self.unit_stands(node, generation, result);
+        }
+        if self.together.is_none() {
+            return self.snapshot_stands(node, generation, result, sent);
         }
         match self.taking(generation) {
             Some(set) => {

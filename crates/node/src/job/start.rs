@@ -35,7 +35,7 @@ impl Job {
         self.step(monitor::Input::Starting { rank });
         let input = from.input;
         self.rank(rank).trouble.tried();
-        self.rank(rank).later = None;
+        (self.rank(rank).later, self.rank(rank).elsewhere) = (None, false);
         let (from, moved) = (Box::new(from), moved.map(Box::new));
         self.to_home(rank, ToNode::Start { rank, start, from, moved });
         if rank == 0 {

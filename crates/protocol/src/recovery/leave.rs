@@ -314,7 +314,7 @@ impl Planner {
             && self
                 .ranks
                 .iter()
-                .flat_map(|r| r.kept.iter().chain(&r.unborn))
+                .flat_map(super::Rank::everywhere)
                 .all(|(g, holders)| *g == 0 || self.stays_safe(holders))
     }
 

@@ -57,7 +57,7 @@ impl Planner {
                 _ => rank.home,
             };
             let (targets, enough, least) = self.shelves(index, home);
-            for (&generation, holders) in rank.kept.iter().chain(&rank.unborn) {
+            for (&generation, holders) in rank.everywhere() {
                 // The archive and the vault give, if asked, and bring nothing.
                 let Some(&from) = holders.first().filter(|m| vault::is_node(m)) else { continue };
                 let coming = |m: &Member| self.copying.contains_key(&(index, generation, *m));
@@ -67,7 +67,8 @@ impl Planner {
                 let stay = least.max(usize::from(stranded));
                 let there = self.members.iter().filter(|m| has(m)).count();
                 let safe = self.members.iter().filter(|m| has(m) && stays(m)).count();
-                let missing = enough.saturating_sub(there).max(stay.saturating_sub(safe));
+                let wanted = enough + self.extra(rank, generation);
+                let missing = wanted.saturating_sub(there).max(stay.saturating_sub(safe));
                 let mut to: Vec<Member> = Vec::new();
                 for target in targets.iter().filter(|m| !has(m)) {
                     if to.len() < missing && !to.contains(target) {

@@ -50,6 +50,7 @@ impl Planner {
                 words: Some(saved.words),
                 kept: BTreeMap::from([(saved.generation, holders)]),
                 unborn: BTreeMap::new(),
+                pinned: BTreeMap::new(),
                 guards: BTreeMap::new(),
                 unsound: BTreeSet::new(),
                 given_up: 0,

@@ -21,7 +21,7 @@ fn renewed(holder: Member, members: &[Member]) -> Option<Member> {
 impl Rank {
     /// Of those that were there `before` these are left, and have new epochs.
     fn renew(&mut self, before: &[Member], members: &[Member]) {
-        for holders in self.kept.values_mut() {
+        for holders in self.kept.values_mut().chain(self.pinned.values_mut()) {
             *holders = holders.iter().filter_map(|h| renewed(*h, members)).collect();
         }
         for guard in self.guards.values_mut().flatten() {
@@ -87,18 +87,8 @@ impl Planner {
         for index in 0..self.ranks.len() {
             self.forget_later(index, todo);
         }
-        let live = |p: &Planner, home: Member| {
-            let there = p.members.iter().copied().find(|m| m.node == home.node);
-            there.filter(|m| p.leaves(m).is_none())
-        };
-        let (stay, go): (Vec<usize>, Vec<usize>) =
-            (0..self.ranks.len()).partition(|r| live(self, self.ranks[*r].home).is_some());
         // Those who have lost their node look for the least load among the others.
-        for index in stay.into_iter().chain(go) {
-            let at = live(self, self.ranks[index].home).or_else(|| self.place(index));
-            let Some(at) = at else { return todo.push(Action::Lost) };
-            self.restore_at(index, at, todo);
-        }
+        self.bring_all_back(todo);
     }
 
     /// What a rank has of sets after the one that is gone back to will never be of use.

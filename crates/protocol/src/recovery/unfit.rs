@@ -5,6 +5,9 @@
 //! is ordered at another one, and comes to one that it was sent away from only when there is no
 //! other; with each attempt the next one that has its image is asked. All others are ordered there
 //! again: their outcomes and logs are there. How long is waited before is not decided here.
+//! One that dies where it is time and again leaves that node as it would if that were to go,
+//! though others stay there; until an image of it counts it does not come back to it if it can be
+//! elsewhere.
 
 use super::{Action, Phase, Planner, VAULT};
 use crate::membership::Member;
@@ -17,6 +20,8 @@ pub(super) struct Tried {
     times: usize,
     /// Where that cannot be.
     at: BTreeSet<Member>,
+    /// It ran there, and died: that it runs elsewhere says nothing of there.
+    lasting: bool,
 }
 
 impl Tried {
@@ -73,6 +78,50 @@ impl Planner {
             tried.at = BTreeSet::from([here]);
         }
         self.place(index)
+    }
+
+    /// A rank that has died here time and again, and of which no process is left, is brought back
+    /// elsewhere, with all that is recorded of it here. It stays if nobody else takes it.
+    pub(super) fn evicted(&mut self, index: usize, incarnation: u32, todo: &mut Vec<Action>) {
+        let (number, rank) = (index as u32, &self.ranks[index]);
+        let Phase::Restoring { at, .. } = rank.phase else { return };
+        if rank.incarnation != incarnation || rank.told == incarnation {
+            return;
+        }
+        if !self.may_leave(number) {
+            return self.restore_at(index, at, todo);
+        }
+        let tried = self.unfit.entry(number).or_default();
+        tried.lasting = true;
+        tried.at.insert(at);
+        let all = self.takers().iter().all(|m| self.is_unfit(number, m));
+        if all && let Some(tried) = self.unfit.get_mut(&number) {
+            // The others are tried again.
+            tried.at = BTreeSet::from([at]);
+        }
+        if self.ranks[index].ran == at {
+            self.ranks[index].phase = Phase::Fetching;
+            todo.push(Action::Yield { at, rank: number });
+            return self.query(todo);
+        }
+        // What it takes is known.
+        match self.place(index) {
+            Some(at) => self.restore_at(index, at, todo),
+            None => todo.push(Action::Lost),
+        }
+    }
+
+    /// Whether a rank that comes back alone may come back at another node than it is to.
+    pub fn may_leave(&self, rank: u32) -> bool {
+        let home = self.home(rank);
+        let alone = !self.together && self.units.of(rank as usize).is_none();
+        let stays = self.leaving().next().is_none() && self.wish(rank).is_none();
+        alone && stays && self.takers().iter().any(|m| Some(*m) != home)
+    }
+
+    /// It runs.
+    pub(super) fn forget_unfit(&mut self, rank: u32) {
+        self.unfit.retain(|r, tried| *r != rank || tried.lasting);
     }
 
     /// Whether a rank could not be brought back at this node, and may be at others.

@@ -122,3 +122,72 @@ fn ranks_that_go_back_together_do_so_again() {
     let todo = p.step(Input::Unfit { rank: 0, incarnation, at });
     assert!(matches!(todo[..], [Action::RollBack { .. }]), "{todo:?}");
 }
+
+#[test]
+fn a_rank_that_dies_again_and_again_leaves_its_node() {
+    let mut p = running(Planner::new(vec![0, 1]));
+    let todo = p.step(Input::RankDied { rank: 0, incarnation: 1 });
+    assert!(todo.iter().any(|a| matches!(a, Action::Restore { rank: 0, incarnation: 2, .. })));
+    let todo = p.step(Input::Evicted { rank: 0, incarnation: 2 });
+    assert_eq!(todo[0], Action::Yield { at: member(0), rank: 0 });
+    assert_eq!(todo.iter().filter(|a| matches!(a, Action::Query { .. })).count(), 4, "{todo:?}");
+    // Its node tells what is recorded there, and the others what they hold.
+    let held = BTreeMap::from([(0, Words { first: 0, words: vec![7, 8] })]);
+    let own = Answer { held, in_step: vec![member(0)], partly: false };
+    let answer = |node: u32| Input::Answered {
+        from: member(node),
+        round: 1,
+        answer: if node == 0 { own.clone() } else { Answer::default() },
+    };
+    let todo: Vec<Action> = (0..4).flat_map(|node| p.step(answer(node))).collect();
+    assert_eq!(order(&todo), Some((2, 3, Some(0))));
+    let words = |a: &Action| {
+        matches!(a, Action::Restore { words: Some(w), .. }
+        if w.words == [7, 8])
+    };
+    assert!(todo.iter().any(words));
+    p.step(Input::Starting { rank: 0, incarnation: 3 });
+    p.step(Input::Restored { rank: 0, incarnation: 3 });
+    assert_eq!(p.home(0), Some(member(2)));
+    // There as well: it comes to the next one, not to where it was.
+    p.step(Input::RankDied { rank: 0, incarnation: 3 });
+    p.step(Input::Evicted { rank: 0, incarnation: 4 });
+    let round = p.round;
+    let own = Answer { held: BTreeMap::new(), in_step: vec![member(2)], partly: false };
+    let from = |node| Input::Answered { from: member(node), round, answer: own.clone() };
+    let todo: Vec<Action> = (0..4).flat_map(|node| p.step(from(node))).collect();
+    assert_eq!(order(&todo).map(|o| o.0), Some(3));
+    p.step(Input::Starting { rank: 0, incarnation: 5 });
+    p.step(Input::Restored { rank: 0, incarnation: 5 });
+    // An image counts: it got on, and all is forgotten.
+    let at = vec![member(3), member(0)];
+    p.step(Input::Stored { rank: 0, incarnation: 5, generation: 2, at });
+    assert!(p.unfit.is_empty());
+}
+
+#[test]
+fn a_rank_stays_where_nobody_else_takes_it() {
+    let mut p = running(Planner::new(vec![0, 1]));
+    for node in 1..4 {
+        p.step(Input::NodeDied { member: member(node) });
+    }
+    p.step(Input::RankDied { rank: 0, incarnation: 1 });
+    assert!(!p.may_leave(0));
+    let todo = p.step(Input::Evicted { rank: 0, incarnation: 2 });
+    let here = |a: &Action| {
+        matches!(a, Action::Restore { rank: 0, incarnation: 3, at, .. }
+        if *at == member(0))
+    };
+    assert!(todo.iter().any(here), "{todo:?}");
+    // One that was told to start meanwhile is not touched, nor is an earlier one.
+    p.step(Input::Starting { rank: 0, incarnation: 3 });
+    assert_eq!(p.step(Input::Evicted { rank: 0, incarnation: 3 }), []);
+    assert_eq!(p.step(Input::Evicted { rank: 0, incarnation: 2 }), []);
+}
+
+#[test]
+fn nobody_of_a_unit_leaves_alone() {
+    let p = running(Planner::by_node(vec![0, 0]));
+    assert!(!p.may_leave(0));
+    assert!(!running(Planner::together(vec![0, 1])).may_leave(0));
+}

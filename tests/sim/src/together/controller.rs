@@ -183,6 +183,9 @@ impl World {
                 }
                 Action::Dismiss { member } => self.dismiss(member),
                 Action::Lost => self.fail(String::from("all is lost, and there are nodes")),
+                Action::Yield { .. } | Action::Unpinned { .. } => {
+                    self.fail(String::from("nobody comes back alone"));
+                }
             }
         }
     }
