@@ -274,6 +274,7 @@ impl Job {
             ranks: self.ranks.iter().map(rank).collect(),
             loans: self.loans.clone(),
             input: self.input.known(),
+            input_hash: self.input.hash(),
             elapsed_ms: self.now_ms(),
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
