@@ -3,26 +3,26 @@ missing, something stands behind it. Then what is made of it is what it would ha
 refused, in words that name the file; never a crash, a wait for ever, or something else in silence; and
 what else is there serves. At each commit a few of many changes, others at the next; with --all more."""
 
+import fcntl
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import zlib
 
 import turns
 from bad_input import program
 from controller import kill_both, resume
-from harness import EYRIE, TIMEOUT_S, Job
+from harness import EYRIE, TIMEOUT_S, Job, soon
 from image_cli import home, lines, rest
 from nodes import Nodes, expected
 from restart import save
 
 KINDS = ("flip", "zero", "cut", "extend")
-# How many changes are tried: at a commit, and with --all.
-FEW, MANY = 8, 80
+# How many changes are tried with --all.
+MANY = 80
 # Where a file is as likely to be hit as in all that is behind.
 HEAD_BYTES = 128
 
@@ -53,11 +53,12 @@ def read(path):
         return file.read()
 
 
-def changes(name, paths):
-    """Of these files one at a time is changed; yields its path and what was done, and puts it back."""
+def changes(name, paths, few):
+    """Of these files one at a time is changed, so often at a commit; yields its path and what was done, and
+    puts it back."""
     chance = random.Random(seed(name))
     whole = {path: read(path) for path in paths}
-    count = MANY if "--all" in sys.argv else FEW
+    count = MANY if os.environ.get("EYRIE_TEST_ALL") else few
     for n in range(count):
         path = paths[(n + seed(name)) % len(paths)] if n < len(paths) else chance.choice(paths)
         kind = KINDS[(n + seed(name) // 7) % len(KINDS)]
@@ -98,7 +99,7 @@ def test_of_a_folder_of_images():
         paths = sorted(os.path.join(images, n) for n in os.listdir(images) if n.endswith(".img"))
         assert len(paths) == 2, paths
         want = [f"{n}\n" for n in range(60)]
-        for path, what in changes("images", paths):
+        for path, what in changes("images", paths, 6):
             code, out, err = place.run("restart", path)
             if code != 3:
                 is_refused(code, out, err, path, what)
@@ -113,6 +114,18 @@ def again(job):
     done = subprocess.run([EYRIE, "restart", "last"], env=job.env, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, errors="replace")
     return done.returncode, done.stdout, done.stderr
+
+
+def is_free(folder):
+    """Nobody is at this job."""
+    try:
+        with open(os.path.join(folder, "lock")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
 
 
 def saved_is_changed(name, command, options, stdin, is_there):
@@ -131,15 +144,15 @@ def saved_is_changed(name, command, options, stdin, is_there):
         shutil.copytree(folder, aside)
         open(gate, "w").close()
         paths = [os.path.join(base, n) for base, _, names in os.walk(folder) for n in names]
-        paths = sorted(p for p in paths if os.path.isfile(p) and not p.endswith(("/lock", ".log")))
-        for path, what in changes(name, paths):
+        paths = sorted(p for p in paths if os.path.isfile(p) and not p.endswith(("/lock", "/node.log")))
+        for path, what in changes(name, paths, 4):
             code, out, err = again(job)
             if code == 0:
                 assert before + out == want, (what, err)
             else:
                 is_refused(code, out, err, path, what)
                 assert os.path.exists(os.path.join(folder, "saved")), what
-            job.settle(10)
+            soon(lambda: is_free(folder), "end of the one that was refused")
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(aside, folder)
         code, out, err = again(job)
@@ -163,7 +176,7 @@ def test_of_a_journal():
         job.all_checkpointed()
         kill_both(job)
         path = os.path.join(job.folder(), "journal")
-        for _, what in changes("journal", [path]):
+        for _, what in changes("journal", [path], 6):
             if "extend" in what or "cut" in what:
                 # That may be what a controller leaves that dies as it writes (see `controller`).
                 continue
@@ -172,3 +185,21 @@ def test_of_a_journal():
         resume(job)
         job.wait_event("controller-back")
         job.ends_as("cg")
+
+
+def test_of_a_journal_the_end_is_missing():
+    """That may be what a controller leaves that dies as it writes. What nodes have heard and it does not
+    know ends the job, in words."""
+    want = expected("cg")
+    with Nodes("cg", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        kill_both(job)
+        path = os.path.join(job.folder(), "journal")
+        chance = random.Random(seed("missing"))
+        os.truncate(path, int(os.path.getsize(path) * chance.uniform(0.2, 0.95)))
+        resume(job)
+        job.let_end()
+        code = job.wait()
+        assert code == 0 and job.stdout() == want or code == 1 and "journal: its end" in job.stderr(), job.report()
+        job.settle()
+        assert not job.left_over(), job.left_over()
