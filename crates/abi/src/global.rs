@@ -156,7 +156,7 @@ pub fn start(name: &'static str, required: i32) -> i32 {
         machine.infos = *unsafe { Box::from_raw(early) };
     }
     let provided = required.min(THREAD_SERIALIZED);
-    describe(machine, provided);
+    describe(machine);
     // Where other threads may be in MPI, who only asks for the time stays out of the machine,
     // unless it has to be recorded.
     if provided != THREAD_SERIALIZED || machine.threaded() {
@@ -205,17 +205,12 @@ extern "C" fn leaves() {
     }
 }
 
-/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2).
-fn describe(m: &mut Machine, level: i32) {
+/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2). `thread_level` would be what was asked for before the
+/// program was started: nobody can.
+fn describe(m: &mut Machine) {
     describe_program(&mut m.infos);
     let size = m.world().1.to_string();
     m.infos.set_env(b"maxprocs", size.as_bytes());
-    let level = match level {
-        0 => "MPI_THREAD_SINGLE",
-        1024 => "MPI_THREAD_FUNNELED",
-        _ => "MPI_THREAD_SERIALIZED",
-    };
-    m.infos.set_env(b"thread_level", level.as_bytes());
 }
 
 /// What is known before MPI_Init, too.

@@ -65,7 +65,7 @@ impl InfoTable {
         InfoTable { slab: Slab::new(Kind::Info), env }
     }
 
-    /// Fills `INFO_ENV` (by the ABI layer): maxprocs, wdir, thread_level and the like.
+    /// Fills `INFO_ENV` (by the ABI layer): maxprocs, wdir and the like.
     pub fn set_env(&mut self, key: &[u8], value: &[u8]) {
         self.env.set(key, value);
     }

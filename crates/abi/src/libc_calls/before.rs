@@ -2,8 +2,8 @@
 //!
 //! Programs keep the time of their start in static variables or take it as `main` begins, and send
 //! what has passed since then; or they draw a seed there. So the first answers are kept, and
-//! recorded by MPI_Init as the program's first event, with what the program is called. A process that becomes the rank anew finds
-//! that event when this library is loaded, and is told the same.
+//! recorded by MPI_Init as the program's first event, with what the program is called. A process
+//! that becomes the rank anew finds that event when this library is loaded, and is told the same.
 //!
 //! Kept true: only the thread that loaded this library is told so, in a process that may become a
 //! rank, and up to MPI_Init. Nothing here allocates or waits after `begin`.

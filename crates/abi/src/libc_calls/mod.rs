@@ -7,9 +7,9 @@
 //!
 //! Kept true: recorded is what the thread that called MPI_Init asks for, in its own code, between
 //! init and finalize, where MPI_Wtime is (`teller`), and a little of what it asks before init
-//! (`before`). Everybody else gets what the C library says: other threads, callbacks, children, this library itself. Most functions here may be called
-//! in handlers of signals, before `main` and from an allocator: they take no lock, allocate nothing
-//! and do without what is not there yet.
+//! (`before`). Everybody else gets what the C library says: other threads, callbacks, children,
+//! this library itself. Most functions here may be called in handlers of signals, before `main` and
+//! from an allocator: they take no lock, allocate nothing and do without what is not there yet.
 
 mod before;
 mod clocks;

@@ -138,8 +138,8 @@ impl Job {
         }
     }
 
-    /// A node has heard what this controller does not know of: the journal by which it goes on is not
-    /// all that there was.
+    /// A node has heard what this controller does not know of: the journal by which it goes on is
+    /// not all that there was.
     fn knows_too_little(&mut self, node: u32, foreign: Foreign) {
         let path = self.place.folder.join(home::JOURNAL);
         let path = path.display();
