@@ -205,8 +205,8 @@ extern "C" fn leaves() {
     }
 }
 
-/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2). `thread_level` would be what was asked for before the
-/// program was started: nobody can.
+/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2). `thread_level` would be what was asked for before
+/// the program was started: nobody can.
 fn describe(m: &mut Machine) {
     describe_program(&mut m.infos);
     let size = m.world().1.to_string();
