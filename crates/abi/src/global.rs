@@ -79,7 +79,9 @@ pub fn infos() -> &'static mut InfoTable {
         }
     }
     if EARLY_INFOS.load(Relaxed).is_null() {
-        EARLY_INFOS.store(Box::into_raw(Box::new(InfoTable::new())), Relaxed);
+        let mut infos = InfoTable::new();
+        describe_program(&mut infos);
+        EARLY_INFOS.store(Box::into_raw(Box::new(infos)), Relaxed);
     }
     // SAFETY: not null, and `start` moves it away only when `CURRENT` is there to be used.
     unsafe { &mut *EARLY_INFOS.load(Relaxed) }
@@ -108,7 +110,7 @@ pub fn level() -> i32 {
 }
 
 #[inline]
-fn this_thread() -> usize {
+pub fn this_thread() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let own: usize;
@@ -140,6 +142,8 @@ pub fn start(name: &'static str, required: i32) -> i32 {
         let how = if finalized() { "after MPI_Finalize" } else { "twice" };
         die(&format!("{} was called {how}; it may be called once", public(name)));
     }
+    // The library asks for the time itself from here on.
+    libc_calls::init();
     let machine = match Machine::from_env() {
         Ok(machine) => Box::leak(Box::new(machine)),
         Err(e) => die(&format!("{} cannot join its job: {e}", public(name))),
@@ -152,7 +156,7 @@ pub fn start(name: &'static str, required: i32) -> i32 {
         machine.infos = *unsafe { Box::from_raw(early) };
     }
     let provided = required.min(THREAD_SERIALIZED);
-    describe(machine, provided);
+    describe(machine);
     // Where other threads may be in MPI, who only asks for the time stays out of the machine,
     // unless it has to be recorded.
     if provided != THREAD_SERIALIZED || machine.threaded() {
@@ -201,27 +205,31 @@ extern "C" fn leaves() {
     }
 }
 
-/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2).
-fn describe(m: &mut Machine, level: i32) {
+/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2). `thread_level` would be what was asked for before
+/// the program was started: nobody can.
+fn describe(m: &mut Machine) {
+    describe_program(&mut m.infos);
+    let size = m.world().1.to_string();
+    m.infos.set_env(b"maxprocs", size.as_bytes());
+}
+
+/// What is known before MPI_Init, too.
+fn describe_program(infos: &mut InfoTable) {
     use std::os::unix::ffi::OsStrExt;
     let mut args = std::env::args_os();
     if let Some(command) = args.next() {
-        m.info_env_set(b"command", command.as_bytes());
+        infos.set_env(b"command", command.as_bytes());
     }
     let rest: Vec<Vec<u8>> = args.map(|a| a.as_bytes().to_vec()).collect();
-    m.info_env_set(b"argv", &rest.join(&b' '));
-    m.info_env_set(b"maxprocs", m.world().1.to_string().as_bytes());
-    if let Ok(dir) = std::env::current_dir() {
-        m.info_env_set(b"wdir", dir.as_os_str().as_bytes());
+    infos.set_env(b"argv", &rest.join(&b' '));
+    if let Ok(size) = std::env::var("EYRIE_SIZE") {
+        infos.set_env(b"maxprocs", size.as_bytes());
     }
-    m.info_env_set(b"arch", std::env::consts::ARCH.as_bytes());
-    m.info_env_set(b"mpi_memory_alloc_kinds", b"mpi,system");
-    let level = match level {
-        0 => "MPI_THREAD_SINGLE",
-        1024 => "MPI_THREAD_FUNNELED",
-        _ => "MPI_THREAD_SERIALIZED",
-    };
-    m.info_env_set(b"thread_level", level.as_bytes());
+    if let Ok(dir) = std::env::current_dir() {
+        infos.set_env(b"wdir", dir.as_os_str().as_bytes());
+    }
+    infos.set_env(b"arch", std::env::consts::ARCH.as_bytes());
+    infos.set_env(b"mpi_memory_alloc_kinds", b"mpi,system");
 }
 
 /// The machine is done; every later call but a few is an error.

@@ -220,6 +220,11 @@ impl Endpoint {
         self.rank
     }
 
+    /// Number of the node that a rank has its home on now, as far as this one knows.
+    pub fn node_of(&self, rank: u32) -> u32 {
+        self.peers[rank as usize].home.load(Relaxed)
+    }
+
     pub fn size(&self) -> u32 {
         self.size
     }

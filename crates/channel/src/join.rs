@@ -6,7 +6,10 @@
 //! *world* of its own. The worlds of a rank are numbered. All have the same streams, one after the
 //! other: an entry bears the number of the world it was sent in, and a receiver passes over those
 //! of earlier worlds, and waits with those of later ones. A process that calls `MPI_Init` while
-//! another one of the rank is in MPI is a job of its own, with one rank.
+//! another one of the rank is in MPI is a job of its own, with one rank. So is one that was there
+//! before another one began and has ended meanwhile (`./a & ./b`), unless that was its child: which
+//! of the two is the rank does not hang on how long the first one takes. In a replay it is the one
+//! that was it when that was recorded.
 //!
 //! Kept true: at most one process is the rank at any time (the control block's state is taken by
 //! one atomic step); no image is taken between that and the end of init but at its beginning, where
@@ -14,14 +17,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use eyrie_ledger::door::before;
 use eyrie_ledger::entry::{WORLD_MASK, WORLD_SHIFT};
 use eyrie_ledger::segment::{
-    LIB_IN, NAME_PREFIX, RankCtl, STATE_FINALIZED, STATE_JOINING, STATE_LEFT, STATE_RUNNING,
-    STATE_STARTED, Segment, SegmentError,
+    FT_CLOCK, FT_DETERMINANTS, FT_LIBC, LIB_IN, NAME_PREFIX, RankCtl, STATE_FINALIZED,
+    STATE_JOINING, STATE_LEFT, STATE_RUNNING, STATE_STARTED, Segment, SegmentError,
 };
 
 use crate::endpoint::Endpoint;
@@ -48,6 +54,8 @@ pub enum OpenError {
     Left(u32),
     #[error("rank {0} has run too many programs")]
     Programs(u32),
+    #[error("rank {0}: another of its programs was first when this was recorded, and has not come")]
+    Turn(u32),
 }
 
 /// What the environment says.
@@ -74,16 +82,18 @@ impl Named {
     /// The job's segment on the node where the rank is. It is an open descriptor of this process,
     /// unless a wrapper (a shell, an interpreter, an earlier program) closed or re-used the number:
     /// then an ancestor has it. The node's daemon is one, whose number may be another one than it
-    /// was when the rank was started.
-    fn segment(&self) -> Result<Segment, OpenError> {
+    /// was when the rank was started. `last`: nobody will ask again in this process.
+    fn segment(&self, last: bool) -> Result<Segment, OpenError> {
         // SAFETY: only asks whether the number is an open descriptor.
         if unsafe { libc::fcntl(self.fd, libc::F_GETFD) } >= 0
             && self.is_ours(Path::new(&format!("/proc/self/fd/{}", self.fd)), true)
         {
             // SAFETY: the descriptor is open; it was put there by the daemon for us.
             if let Ok(seg) = Segment::open(unsafe { BorrowedFd::borrow_raw(self.fd) }) {
-                // SAFETY: it is the segment's descriptor, handed down for this use only.
-                drop(unsafe { OwnedFd::from_raw_fd(self.fd) });
+                if last {
+                    // SAFETY: it is the segment's descriptor, handed down for this use only.
+                    drop(unsafe { OwnedFd::from_raw_fd(self.fd) });
+                }
                 return Ok(seg);
             }
         }
@@ -161,23 +171,141 @@ enum Claim {
     Alone { beside: u32 },
 }
 
+/// Where a rank is, for a process that wants to be it.
+enum Seat {
+    /// Nobody is; the program would be the one of this number.
+    Free {
+        world: u32,
+    },
+    /// This process is it.
+    Taken {
+        by: u32,
+    },
+    /// The process that was it died in MPI.
+    Dead,
+    Over,
+}
+
+impl Seat {
+    fn of(ctl: &RankCtl, state: u32) -> Seat {
+        let owner = ctl.pid.load(Acquire);
+        let next = ctl.world.load(Acquire).saturating_add(1);
+        match state {
+            STATE_STARTED => Seat::Free { world: 0 },
+            STATE_FINALIZED => Seat::Free { world: next },
+            // A program that executed another one, or one that has called `exit`.
+            STATE_RUNNING | STATE_JOINING | STATE_LEFT if owner == std::process::id() => {
+                Seat::Free { world: next }
+            }
+            STATE_RUNNING | STATE_JOINING | STATE_LEFT if is_alive(owner) => {
+                Seat::Taken { by: owner }
+            }
+            STATE_LEFT => Seat::Free { world: next },
+            STATE_RUNNING | STATE_JOINING => Seat::Dead,
+            _ => Seat::Over,
+        }
+    }
+}
+
+/// The program of the rank that this process could become when it was loaded: its number and one
+/// more; 0 while that is not known, and `NONE` if another one was in MPI.
+static LOADED: AtomicU32 = AtomicU32::new(0);
+const NONE: u32 = u32::MAX;
+
+/// Whether other programs of the rank have come between since this one was loaded, which it has not
+/// waited for.
+fn is_beside(world: u32) -> bool {
+    let loaded = LOADED.load(Relaxed);
+    loaded != 0 && loaded != world + 1 && !has_waited()
+}
+
+/// Whether this process had children that have ended.
+fn has_waited() -> bool {
+    // SAFETY: it consists of numbers, and is filled. By number: the C library's is one of ours.
+    let (done, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::syscall(libc::SYS_getrusage, libc::RUSAGE_CHILDREN, &raw mut usage), usage)
+    };
+    done != 0 || usage.ru_minflt > 0
+}
+
+/// Whose turn it is, by what is recorded of the rank.
+enum Turn {
+    Own,
+    /// This program comes later.
+    Later,
+    /// It was not the rank.
+    Never,
+}
+
+/// What a program is called, and how.
+pub fn identity() -> [u8; IDENTITY_BYTES] {
+    let exe = fs::read_link("/proc/self/exe").unwrap_or_default();
+    let name = exe.file_name().map_or(&b""[..], |name| name.as_bytes());
+    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    let words = fs::read("/proc/self/cmdline").unwrap_or_default();
+    let mut identity = [0; IDENTITY_BYTES];
+    identity[..NAME_BYTES].copy_from_slice(&hash(name).to_le_bytes());
+    identity[NAME_BYTES..].copy_from_slice(&hash(&words).to_le_bytes());
+    identity
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Of the two halves of `identity` the first one; also the length of the second.
+const NAME_BYTES: usize = 4;
+pub const IDENTITY_BYTES: usize = 2 * NAME_BYTES;
+
+fn turn(seg: &Segment, rank: u32, world: u32, own: &[u8; IDENTITY_BYTES]) -> Turn {
+    let Some(was) = before(seg, rank, world) else { return Turn::Own };
+    let is_named = |was: &[u8]| was.get(..NAME_BYTES) == Some(&own[..NAME_BYTES]);
+    let is_same = |was: &[u8]| was.get(..IDENTITY_BYTES) == Some(&own[..]);
+    if was.len() < IDENTITY_BYTES || is_same(&was) {
+        return Turn::Own;
+    }
+    let later = (world + 1..).map_while(|world| before(seg, rank, world)).collect::<Vec<_>>();
+    if later.iter().any(|was| is_same(was)) {
+        Turn::Later
+    } else if is_named(&was) {
+        // With other operands: they may be the number of a process, or a folder's name.
+        Turn::Own
+    } else if later.iter().any(|was| is_named(was)) {
+        Turn::Later
+    } else {
+        Turn::Never
+    }
+}
+
 /// Makes this process the rank, if nobody is.
-fn claim(seg: &Segment, ctl: &RankCtl) -> Result<Claim, OpenError> {
+fn claim(seg: &Segment, rank: u32) -> Result<Claim, OpenError> {
+    let ctl = seg.rank(rank);
     let own = std::process::id();
     let end = Instant::now() + END_LIMIT;
+    let who = identity();
     loop {
         let state = ctl.state.load(Acquire);
         let owner = ctl.pid.load(Acquire);
-        let free = match state {
-            STATE_STARTED | STATE_FINALIZED => true,
-            // A program that executed another one, or one that has called `exit`.
-            STATE_RUNNING | STATE_JOINING | STATE_LEFT if owner == own => true,
-            STATE_RUNNING | STATE_JOINING | STATE_LEFT if is_alive(owner) => {
+        let free = match Seat::of(ctl, state) {
+            Seat::Taken { by } => return Ok(Claim::Alone { beside: by }),
+            Seat::Over => return Err(OpenError::Over),
+            Seat::Dead => false,
+            Seat::Free { world } if is_beside(world) => {
                 return Ok(Claim::Alone { beside: owner });
             }
-            STATE_LEFT => true,
-            STATE_RUNNING | STATE_JOINING => false,
-            _ => return Err(OpenError::Over),
+            Seat::Free { world } => match turn(seg, rank, world, &who) {
+                Turn::Own => true,
+                Turn::Never => return Ok(Claim::Alone { beside: owner }),
+                Turn::Later => {
+                    if Instant::now() > end {
+                        return Err(OpenError::Turn(rank));
+                    }
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+            },
         };
         if free {
             if ctl.state.compare_exchange(state, STATE_JOINING, AcqRel, Acquire).is_ok() {
@@ -195,16 +323,56 @@ fn claim(seg: &Segment, ctl: &RankCtl) -> Result<Claim, OpenError> {
     }
 }
 
+/// What a process is, before it calls `MPI_Init`.
+pub enum Before {
+    /// Nobody of whom anything is recorded.
+    Nobody,
+    /// It may become a rank, for the first time.
+    First,
+    /// It may become a rank again, which was told this before.
+    Again(Vec<u8>),
+}
+
+impl Before {
+    /// Of this process, by what its environment says.
+    pub fn of_this_process() -> Before {
+        let Ok(Some(named)) = Named::from_env() else { return Before::Nobody };
+        let Ok(seg) = named.segment(false) else { return Before::Nobody };
+        let ft = seg.header().ft.load(Relaxed);
+        let recorded = FT_DETERMINANTS | FT_CLOCK | FT_LIBC;
+        if named.rank >= seg.geometry().ranks {
+            return Before::Nobody;
+        }
+        let ctl = seg.rank(named.rank);
+        let Seat::Free { world } = Seat::of(ctl, ctl.state.load(Acquire)) else {
+            LOADED.store(NONE, Relaxed);
+            return Before::Nobody;
+        };
+        LOADED.store(world + 1, Relaxed);
+        if ft & recorded != recorded {
+            return Before::Nobody;
+        }
+        match before(&seg, named.rank, world) {
+            None => Before::First,
+            Some(was) => {
+                // What another program was told is not for this one.
+                let own = was.get(..NAME_BYTES) == Some(&identity()[..NAME_BYTES]);
+                if own { Before::Again(was) } else { Before::Nobody }
+            }
+        }
+    }
+}
+
 impl Endpoint {
     /// Joins the job described by the environment, or makes a job of one rank.
     pub fn from_env() -> Result<Self, OpenError> {
         let Some(named) = Named::from_env()? else { return Self::single() };
-        let seg = named.segment()?;
+        let seg = named.segment(true)?;
         let rank = named.rank;
         if rank >= seg.geometry().ranks {
             return Err(OpenError::Environment("EYRIE_RANK"));
         }
-        let follows = match claim(&seg, seg.rank(rank))? {
+        let follows = match claim(&seg, rank)? {
             Claim::Rank { follows } => follows,
             Claim::Alone { beside } => {
                 if seg.rank(rank).told_alone.swap(1, Relaxed) == 0 {
@@ -242,11 +410,14 @@ impl Endpoint {
 fn say_alone(rank: u32, beside: u32) {
     let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let (own, other) = (name("self"), name(&beside.to_string()));
+    let why = match other.trim_end() {
+        "" => String::from("beside another program that was this rank"),
+        other => format!("while {other} of this rank is in MPI"),
+    };
     eprintln!(
-        "eyrie: rank {rank}: {} called MPI_Init while {} of this rank is in MPI: it is a job of \
-         its own, with one rank (so is any other; said once)",
+        "eyrie: rank {rank}: {} called MPI_Init {why}: it is a job of its own, with one rank (so \
+         is any other; said once)",
         own.trim_end(),
-        other.trim_end(),
     );
 }
 
@@ -268,13 +439,41 @@ mod tests {
     fn who_comes_first_is_the_rank_and_who_comes_meanwhile_is_none() {
         let seg = segment();
         let ctl = seg.rank(1);
-        assert_eq!(claim(&seg, ctl).unwrap(), Claim::Rank { follows: false });
+        assert_eq!(claim(&seg, 1).unwrap(), Claim::Rank { follows: false });
         for state in [STATE_JOINING, STATE_RUNNING, STATE_LEFT] {
             ctl.pid.store(other(), Relaxed);
             ctl.state.store(state, Relaxed);
-            assert_eq!(claim(&seg, ctl).unwrap(), Claim::Alone { beside: other() });
+            assert_eq!(claim(&seg, 1).unwrap(), Claim::Alone { beside: other() });
             assert_eq!(ctl.state.load(Relaxed), state);
         }
+    }
+
+    /// Records that a program was the rank as its first one.
+    fn was(seg: &'static Segment, own: [u8; IDENTITY_BYTES]) {
+        let find = |room: &mut [u8]| {
+            room[..IDENTITY_BYTES].copy_from_slice(&own);
+            IDENTITY_BYTES
+        };
+        eyrie_ledger::door::Door::new(seg, 1).tell(eyrie_ledger::door::What::Before, find).unwrap();
+    }
+
+    #[test]
+    fn who_was_the_rank_is_it_again() {
+        let new = || -> &'static Segment { Box::leak(Box::new(segment())) };
+        let (own, seg) = (identity(), new());
+        assert_eq!(claim(seg, 1).unwrap(), Claim::Rank { follows: false });
+        // With other operands it may be the same.
+        let mut named = own;
+        named[NAME_BYTES] ^= 1;
+        for recorded in [own, named] {
+            let seg = new();
+            was(seg, recorded);
+            assert_eq!(claim(seg, 1).unwrap(), Claim::Rank { follows: false });
+        }
+        let seg = new();
+        was(seg, [0; IDENTITY_BYTES]);
+        assert!(matches!(claim(seg, 1).unwrap(), Claim::Alone { .. }));
+        assert_eq!(seg.rank(1).state.load(Relaxed), STATE_STARTED);
     }
 
     #[test]
@@ -283,15 +482,15 @@ mod tests {
         let ctl = seg.rank(1);
         ctl.pid.store(other(), Relaxed);
         ctl.state.store(STATE_FINALIZED, Relaxed);
-        assert_eq!(claim(&seg, ctl).unwrap(), Claim::Rank { follows: true });
+        assert_eq!(claim(&seg, 1).unwrap(), Claim::Rank { follows: true });
         // By exec, in the middle of it.
         ctl.state.store(STATE_RUNNING, Relaxed);
-        assert_eq!(claim(&seg, ctl).unwrap(), Claim::Rank { follows: true });
+        assert_eq!(claim(&seg, 1).unwrap(), Claim::Rank { follows: true });
         // The number of no process: the kernel has none so large.
         ctl.pid.store(1 << 30, Relaxed);
         ctl.state.store(STATE_LEFT, Relaxed);
-        assert_eq!(claim(&seg, ctl).unwrap(), Claim::Rank { follows: true });
+        assert_eq!(claim(&seg, 1).unwrap(), Claim::Rank { follows: true });
         ctl.state.store(eyrie_ledger::segment::STATE_ABORTED, Relaxed);
-        assert!(matches!(claim(&seg, ctl), Err(OpenError::Over)));
+        assert!(matches!(claim(&seg, 1), Err(OpenError::Over)));
     }
 }

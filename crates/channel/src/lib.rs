@@ -25,4 +25,4 @@ mod whim;
 mod wire;
 
 pub use endpoint::Endpoint;
-pub use join::OpenError;
+pub use join::{Before, IDENTITY_BYTES, OpenError, identity};

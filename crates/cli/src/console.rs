@@ -10,7 +10,7 @@ use crate::{share, show};
 use anyhow::{Context, bail};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::{ClientMsg, Decoder, NodeMsg, PROTOCOL, Stream, encode};
-use eyrie_node::home;
+use eyrie_node::{home, printed};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -73,13 +73,14 @@ impl Printed {
 
     fn add(&mut self, rank: u32, stream: Stream, bytes: usize) {
         let Some(file) = &self.file else { return };
-        let at = (u64::from(rank) * 2 + stream as u64) * 8;
+        let at = printed::place(rank, stream);
         let known = self.bytes.entry(at).or_insert_with(|| {
-            let mut word = [0; 8];
-            file.read_exact_at(&mut word, at).map_or(0, |()| u64::from_le_bytes(word))
+            let mut word = [0; printed::WORD_BYTES as usize];
+            let read = file.read_exact_at(&mut word, at).ok();
+            read.and_then(|()| printed::count(at, word)).unwrap_or(0)
         });
         *known += bytes as u64;
-        let _ = file.write_all_at(&known.to_le_bytes(), at);
+        let _ = file.write_all_at(&printed::word(at, *known), at);
     }
 }
 

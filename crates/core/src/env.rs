@@ -71,6 +71,19 @@ impl Machine {
         self.recorded(Call::Name, find)
     }
 
+    /// The node whose memory this rank has, or had when that was asked first.
+    pub(crate) fn node(&mut self) -> u32 {
+        match self.ask(Call::Node) {
+            Verdict::Live => {
+                let own = self.endpoint.node_of(self.endpoint.rank());
+                self.endpoint.door.record(Call::Node, &Outcome::One(own));
+                own
+            }
+            Verdict::Forced(Outcome::One(was)) => was,
+            Verdict::Forced(Outcome::Many(_)) | Verdict::Fruitless => self.misreplayed(Call::Node),
+        }
+    }
+
     /// `MPIX_Eyrie_input`: what somebody found out, or had found out when it was done first.
     pub fn input(&mut self, own: &[u8]) -> Res<Vec<u8>> {
         if own.len() > MAX_INPUT_BYTES {

@@ -65,6 +65,11 @@ impl InfoTable {
         InfoTable { slab: Slab::new(Kind::Info), env }
     }
 
+    /// Fills `INFO_ENV` (by the ABI layer): maxprocs, wdir and the like.
+    pub fn set_env(&mut self, key: &[u8], value: &[u8]) {
+        self.env.set(key, value);
+    }
+
     pub fn get(&self, h: Handle) -> Res<&Info> {
         if h == INFO_ENV { Ok(&self.env) } else { self.slab.get(h).ok_or(class::INFO) }
     }
@@ -144,11 +149,6 @@ impl Machine {
     /// A copy of `INFO_ENV`.
     pub fn info_create_env(&mut self) -> Res<Handle> {
         self.info_dup(INFO_ENV)
-    }
-
-    /// Fills `INFO_ENV` (by the ABI layer, at initialisation): maxprocs, host, wdir, thread_level.
-    pub fn info_env_set(&mut self, key: &[u8], value: &[u8]) {
-        self.infos.env.set(key, value);
     }
 }
 

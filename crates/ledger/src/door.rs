@@ -29,7 +29,7 @@ use crate::segment::{
 #[path = "told.rs"]
 mod told;
 use told::Values;
-pub use told::What;
+pub use told::{What, before};
 
 /// The call whose outcome is asked for. Stored in the log; values are fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,8 @@ pub enum Call {
     File = 15,
     /// The rank's next program begins: its number (`world`).
     World = 16,
+    /// The node whose memory the rank has (`MPI_Comm_split_type`).
+    Node = 17,
 }
 
 /// What a call came to.
@@ -140,6 +142,11 @@ pub const fn is_run(word: u64) -> bool {
 /// Whether a word of this kind begins a call, which a replay meets in the program's order.
 const fn is_call(kind: u64) -> bool {
     matches!(kind, K_FRUITLESS | K_ONE | K_MANY | K_TIME | K_CLOCK | K_TOLD)
+}
+
+/// The event with which the rank's program of that number begins.
+fn begins(world: u32) -> u64 {
+    K_ONE << KIND_SHIFT | (Call::World as u64) << CALL_SHIFT | u64::from(world)
 }
 
 /// Words of the event that begins with this one, of `left` that there are.
@@ -259,7 +266,7 @@ impl Door {
         if !self.on {
             return;
         }
-        let begins = K_ONE << KIND_SHIFT | (Call::World as u64) << CALL_SHIFT | u64::from(world);
+        let begins = begins(world);
         let tail = self.ctl.det_tail.load(Acquire);
         let mut at = self.ctl.det_pos.load(Relaxed).min(tail);
         while at < tail && self.word(at) != begins {

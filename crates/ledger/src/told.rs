@@ -6,11 +6,11 @@
 //! (`What::is_long`), as most of these functions may be called in handlers of signals.
 
 use std::fmt;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::{
     CALL_SHIFT, COUNT_BITS, Door, FAR, K_CLOCK, K_FRUITLESS, K_TIME, K_TOLD, KIND_SHIFT, MOST,
-    PACKED_BYTES, Run, VALUE, WTIME,
+    PACKED_BYTES, Run, Segment, VALUE, WTIME, begins, words,
 };
 use crate::clock::{self, Clock, Course, Told, Which};
 use crate::divergence::Divergence;
@@ -37,10 +37,12 @@ pub enum What {
     Addresses = 8,
     /// What `gethostid` returns.
     HostId = 9,
+    /// What was said before `MPI_Init` (`before`).
+    Before = 10,
 }
 
 impl What {
-    const ALL: usize = 10;
+    const ALL: usize = 11;
 
     /// Its size is not known beforehand.
     const fn is_long(self) -> bool {
@@ -133,6 +135,33 @@ pub(super) fn named(word: u64) -> String {
         K_TOLD => format!("answer {number} of the C library"),
         _ => String::from("another call"),
     }
+}
+
+/// What the rank's program of that number was told before it called `MPI_Init` when it was run
+/// first, if that is recorded: it is the first event of each program.
+pub fn before(seg: &Segment, rank: u32, world: u32) -> Option<Vec<u8>> {
+    let ctl = seg.rank(rank);
+    let tail = ctl.det_tail.load(Acquire);
+    let word = |at: u64| seg.det(rank, at).load(Relaxed);
+    let mut at = 0;
+    if world > 0 {
+        at = ctl.det_pos.load(Relaxed).min(tail);
+        while at < tail && word(at) != begins(world) {
+            at += words(word(at), tail - at);
+        }
+        at += 1;
+    } else if ctl.det_trim.load(Acquire) > 0 {
+        return None;
+    }
+    let head = if at < tail { word(at) } else { return None };
+    if head >> KIND_SHIFT != K_TOLD || head >> CALL_SHIFT & 0xff != What::Before as u64 {
+        return None;
+    }
+    let packed = (at + 1..at + words(head, tail - at)).flat_map(|at| {
+        let bytes = word(at).to_le_bytes();
+        bytes.into_iter().take(PACKED_BYTES as usize)
+    });
+    Some(packed.take((head & VALUE) as usize).collect())
 }
 
 /// The clocks as the program knows them. (A report of any says what to do: see `differs`.)

@@ -150,3 +150,36 @@ fn another_question_than_in_the_run_is_a_divergence() {
     again.clock(Which::Realtime, || 9).unwrap();
     assert!(again.tell(What::ParentPid, |_| 0).is_ok());
 }
+
+/// It is found before the program asks for anything, of the first program and of the next one.
+#[test]
+fn what_was_told_before_init_is_found_again() {
+    let seg = segment();
+    assert_eq!(before(seg, 0, 0), None);
+    let say = |door: &mut Door, text: &[u8]| {
+        let find = |room: &mut [u8]| {
+            room[..text.len()].copy_from_slice(text);
+            text.len()
+        };
+        door.tell(What::Before, find).unwrap();
+    };
+    let mut first = Door::new(seg, 0);
+    say(&mut first, b"of the first");
+    first.clock(Which::Realtime, || 5).unwrap();
+    assert_eq!(before(seg, 0, 1), None);
+    let mut second = Door::new(seg, 0);
+    second.follow(1);
+    second.record(Call::World, &Outcome::One(1));
+    second.clock(Which::Realtime, || 9).unwrap();
+    assert_eq!(before(seg, 0, 1), None, "something else is there");
+    second.follow(2);
+    second.record(Call::World, &Outcome::One(2));
+    say(&mut second, b"of the third one");
+    seg.rank(0).det_pos.store(0, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(before(seg, 0, 0).as_deref(), Some(&b"of the first"[..]));
+    assert_eq!(before(seg, 0, 2).as_deref(), Some(&b"of the third one"[..]));
+    // A damaged count of bytes is no crash.
+    let head = seg.det(0, 0).load(std::sync::atomic::Ordering::Relaxed);
+    seg.det(0, 0).store(head | 0xffff_ffff, std::sync::atomic::Ordering::Relaxed);
+    assert!(before(seg, 0, 0).is_some());
+}

@@ -2,15 +2,17 @@
 //!
 //! Kept true: what was read from the console is in the file at its position before any of it is
 //! passed on; no more is on the way to the process than a window. What a full disk does not take
-//! waits in memory, and the console sends no more until it did.
+//! waits in memory, and the console sends no more until it did. Who goes on with the file finds in
+//! it what was written, by its hash.
 
 use crate::agent::is_full;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes the console may be ahead of the program.
 pub const WINDOW_BYTES: u64 = 256 * 1024;
@@ -41,7 +43,11 @@ pub struct Cursor {
     over: bool,
     greedy: bool,
     reader: Option<u64>,
+    hash: Hash,
 }
+
+/// XXH3-128 of what is written.
+pub type Hash = [u8; 16];
 
 /// The input of a job.
 pub struct Input {
@@ -57,6 +63,7 @@ pub struct Input {
     /// Number of the start of the present process, as long as there is something to tell it.
     reader: Option<u64>,
     late: Late,
+    hasher: Box<Xxh3>,
 }
 
 /// What there is no room for.
@@ -73,33 +80,51 @@ impl Input {
     pub fn create(path: &Path) -> io::Result<Input> {
         let file =
             OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(path)?;
-        Ok(Input::of(file, 0, false))
+        Ok(Input::of(file, 0, false, Box::default()))
     }
 
-    /// Goes on with a job's input, of which `written` bytes are known, and with `over` all.
-    pub fn reopen(path: &Path, (written, over): (u64, bool)) -> io::Result<Input> {
+    /// Goes on with a job's input, of which `written` bytes of this hash are known, and with `over`
+    /// all.
+    pub fn reopen(path: &Path, (written, over): (u64, bool), hash: &Hash) -> io::Result<Input> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if file.metadata()?.len() < written {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Input::of(file, written, over))
+        let (mut hasher, mut piece) = (Box::<Xxh3>::default(), vec![0; PIECE_BYTES as usize]);
+        let mut rest = (&file).take(written);
+        loop {
+            match rest.read(&mut piece)? {
+                0 => break,
+                count => hasher.update(&piece[..count]),
+            }
+        }
+        if written > 0 && hasher.digest128().to_le_bytes() != *hash {
+            return Err(io::Error::other("it is damaged, its checksum does not hold"));
+        }
+        Ok(Input::of(file, written, over, hasher))
     }
 
-    fn of(file: File, written: u64, over: bool) -> Input {
+    fn of(file: File, written: u64, over: bool, hasher: Box<Xxh3>) -> Input {
         let late = Late::default();
-        Input { file, written, fed: 0, sent: 0, over, greedy: false, reader: None, late }
+        Input { file, written, fed: 0, sent: 0, over, greedy: false, reader: None, late, hasher }
+    }
+
+    /// That of what is known.
+    pub fn hash(&self) -> Hash {
+        self.hasher.digest128().to_le_bytes()
     }
 
     /// Where everybody stands.
     pub fn cursor(&self) -> Cursor {
         let Input { written, fed, sent, over, greedy, reader, .. } = *self;
-        Cursor { written, fed, sent, over, greedy, reader }
+        Cursor { written, fed, sent, over, greedy, reader, hash: self.hash() }
     }
 
     /// Goes on from there. What was read beyond that is read again.
     pub fn resume(path: &Path, at: &Cursor) -> io::Result<Input> {
         let Cursor { fed, sent, greedy, reader, .. } = *at;
-        Ok(Input { fed, sent, greedy, reader, ..Input::reopen(path, (at.written, at.over))? })
+        let input = Input::reopen(path, (at.written, at.over), &at.hash)?;
+        Ok(Input { fed, sent, greedy, reader, ..input })
     }
 
     /// How much is known, and whether that is all.
@@ -137,6 +162,7 @@ impl Input {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.written)?;
+        self.hasher.update(bytes);
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -266,9 +292,15 @@ mod tests {
         input.take_all();
         assert_eq!(input.limit(), u64::MAX);
         input.end();
-        let known = input.known();
-        assert!(Input::reopen(&path, (known.0 + 1, true)).is_err());
-        let mut input = Input::reopen(&path, known).unwrap();
+        let (known, hash) = (input.known(), input.hash());
+        assert!(Input::reopen(&path, (known.0 + 1, true), &hash).is_err());
+        assert!(Input::reopen(&path, (known.0 - 1, true), &hash).is_err());
+        std::fs::write(&path, b"one two tHree and more").unwrap();
+        assert!(Input::reopen(&path, known, &hash).is_err());
+        // What is behind it is nobody's yet.
+        std::fs::write(&path, b"one two three and more").unwrap();
+        let mut input = Input::reopen(&path, known, &hash).unwrap();
+        assert_eq!(input.hash(), hash);
         input.attach(1, 4);
         assert_eq!(input.next(), Next::Bytes(b"two three".to_vec()));
         assert_eq!(input.next(), Next::Over);

@@ -46,6 +46,7 @@ mod pipes;
 mod points;
 mod post;
 mod pour;
+pub mod printed;
 pub mod program;
 mod reap;
 pub mod replay;

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 15;
+const VERSION: u32 = 16;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -51,6 +51,7 @@ pub struct SavedJob {
     pub loans: Loans,
     /// Bytes of standard input that are known, and whether these are all.
     pub input: (u64, bool),
+    pub input_hash: crate::input::Hash,
     pub elapsed_ms: u64,
     pub recoveries: u64,
     pub rollbacks: u64,
@@ -233,6 +234,7 @@ pub(crate) mod tests {
             ranks: vec![rank],
             loans: Loans::default(),
             input: (5, true),
+            input_hash: [9; 16],
             elapsed_ms: 9,
             recoveries: 0,
             rollbacks: 0,

@@ -29,14 +29,37 @@ pub fn read(bytes: &[u8]) -> (Vec<&[u8]>, usize) {
     (records, at)
 }
 
+/// Whether what follows the whole records was no record that its writer could not finish: what was
+/// in it had effects, and so had what comes behind. A torn record ends before its length says.
+pub fn is_damaged(tail: &[u8]) -> bool {
+    let Some((header, rest)) = tail.split_at_checked(HEADER_BYTES) else { return false };
+    if tail.iter().all(|byte| *byte == 0) {
+        return false;
+    }
+    let (length, sum) = (number(&header[..4]) as usize, number(&header[4..]));
+    if length <= rest.len() || sum == checksum(rest) {
+        return true;
+    }
+    // The length itself may be wrong: then the last record of all is whole.
+    (1..tail.len()).any(|at| {
+        let after = &tail[at..];
+        after.len() > HEADER_BYTES
+            && number(&after[..4]) as usize == after.len() - HEADER_BYTES
+            && record(after).is_some()
+    })
+}
+
 /// The content of the record at the beginning.
 fn record(bytes: &[u8]) -> Option<&[u8]> {
     let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
-    let number = |part: &[u8]| part.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
     let length = number(&header[..4]) as usize;
     let content = rest.get(..length)?;
     // Bytes that are all zero are no record.
     (length > 0 && number(&header[4..]) == checksum(content)).then_some(content)
+}
+
+fn number(part: &[u8]) -> u64 {
+    part.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b))
 }
 
 fn checksum(content: &[u8]) -> u64 {
@@ -79,6 +102,35 @@ mod tests {
             let (records, length) = read(&damaged);
             let whole = ends.iter().rposition(|end| *end <= at).unwrap();
             assert_eq!((records.len(), length), (whole, ends[whole]), "byte {at}");
+        }
+    }
+
+    /// Each byte of each record: it is not taken for a record that was not finished, which would
+    /// let a job go on from an older state.
+    #[test]
+    fn damage_is_told_from_a_torn_tail() {
+        let (bytes, ends) = three();
+        let tail = |bytes: &[u8]| is_damaged(&bytes[read(bytes).1..]);
+        for cut in 0..=bytes.len() {
+            assert!(!tail(&bytes[..cut]), "cut at {cut}");
+        }
+        for at in 0..bytes.len() {
+            for flip in [1, 0x20, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                assert!(tail(&damaged), "byte {at}, {flip:#x}");
+            }
+            // A region that is zero, up to the end of the record or beyond.
+            for end in at + 1..=bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at..end].fill(0);
+                let is_clean = damaged == bytes || ends.contains(&at) && end == bytes.len();
+                assert_eq!(tail(&damaged), !is_clean, "zero from {at} to {end}");
+            }
+            // What somebody wrote behind it cuts nothing off.
+            let mut longer = bytes.clone();
+            longer.extend_from_slice(&bytes[..at.min(HEADER_BYTES - 1)]);
+            assert_eq!(read(&longer).1, bytes.len());
         }
     }
 }

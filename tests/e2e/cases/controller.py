@@ -291,7 +291,7 @@ def test_a_damaged_journal_is_refused():
             f.seek(20)
             f.write(b"?")
         code, _, err = job.eyrie("resume", "last", check=False)
-        assert code == 1 and "journal: it does not begin with the state" in err, err
+        assert code == 1 and "journal: it is damaged at byte 0" in err, err
         all_end(job, record)
 
 

@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 
 from bad_input import program
-from faults import flip_a_byte
 from harness import EYRIE, Gated, Job, example, run_to_end
 from programs import SIZES, expected
 
@@ -218,25 +217,6 @@ def test_a_second_request_changes_nothing():
         assert job.wait() == SAVED, job.report()
         restart(job)
         ended_well(job, want)
-
-
-def test_damage_to_what_is_saved_is_found():
-    """Of the logs, of the state: refused, and all that is saved stays as it is."""
-    with Gated(example("cg") + SIZES["cg"], ckpt_every=3600) as job:
-        job.wait_running(4)
-        save(job)
-        folder = job.folder()
-        for path in ("images/segment.1", "saved"):
-            path = os.path.join(folder, path)
-            with open(path, "rb") as f:
-                whole = f.read()
-            flip_a_byte(path)
-            code, _, err = job.eyrie("restart", "last", check=False)
-            assert code == 1 and "checksum" in err, (code, err)
-            with open(path, "wb") as f:
-                f.write(whole)
-        restart(job)
-        ended_well(job, expected("cg"))
 
 
 def test_in_the_background_of_a_script():

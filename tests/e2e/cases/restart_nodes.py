@@ -5,7 +5,6 @@ import signal
 
 from bad_input import program
 from controller import kill_controller
-from faults import flip_a_byte
 from harness import Job, soon
 from hosts import Hosted, shell
 from nodes import Nodes, expected, kill_stopped
@@ -169,24 +168,6 @@ def test_what_cannot_be_written_ends_nothing():
             save(job)
             restart(job)
             ended_well(job, "farm")
-
-
-def test_damage_to_what_is_saved_is_found():
-    """Of an image, of the log beside one: refused, and all that is saved stays as it is."""
-    with Nodes("cg", 2, ckpt_every=3600) as job:
-        job.wait_running(4)
-        save(job)
-        for path in ("images/rank-2.gen-1", "images/rank-1.gen-1.log"):
-            path = os.path.join(job.folder(), path)
-            with open(path, "rb") as file:
-                whole = file.read()
-            flip_a_byte(path)
-            code, _, err = job.eyrie("restart", "last", check=False)
-            assert code == 1 and "cannot be restarted" in err, (code, err)
-            with open(path, "wb") as file:
-                file.write(whole)
-        restart(job)
-        ended_well(job, "cg")
 
 
 def test_input_goes_on():

@@ -3,6 +3,7 @@ under kills, over nodes and with checkpoints in and between them; programs that 
 is in MPI itself; children without a program."""
 
 import os
+import shutil
 import signal
 import tempfile
 
@@ -277,3 +278,59 @@ def test_a_forked_child_is_no_rank():
     assert code == 0, (code, out, err)
     assert out.count("its child ended with 1") == 2 and "f: 2 ranks" in out, out
     assert err.count("MPI_Send was called in process") == 2 and "fork and exec" in err, err
+
+
+def beside(name, *arguments):
+    """A command for the shell, of the same program under another name."""
+    copy = os.path.join(harness.BUILD, "tests", name)
+    if not os.path.exists(copy):
+        part = f"{copy}.{os.getpid()}"
+        shutil.copy(*program("stage"), part)
+        os.replace(part, copy)
+    return " ".join([copy, name, *arguments])
+
+
+def test_two_at_once_are_a_rank_and_a_job_of_its_own():
+    """`a & b`: who comes first is the rank, also if it has ended when the other one calls MPI_Init. A
+    rank that comes back has them in the other order, and each is what it was."""
+    gates = Gates()
+    with gates.folder:
+        ready, late = gates.path("ready"), gates.path("late")
+        first = beside("first", *FIRST[1:], "ready", ready, "await", gates.open_file, "silent")
+        other = beside("other", "3", "100")
+        both = [
+            # The second time the other one is first, and has ended when this one begins.
+            f"if test -e {ready}.$EYRIE_RANK; then {other} early; {first}; exit; fi",
+            f"{first} & until test -e {ready}.$EYRIE_RANK; do sleep 0.02; done",
+            f"{other}; : > {late}.$EYRIE_RANK; wait",
+        ]
+        with harness.Job(script(*both), ranks=2, ckpt_every=3600) as job:
+            job.until(lambda: gates.reached("late", 2), "both programs of each rank")
+            job.kill_ranks([1])
+            job.until(lambda: job.stdout().count("other: 1 ranks") == 2, "the other one's lines")
+            job.wait_event("restored", rank=1)
+            gates.open()
+            assert job.wait() == 0, job.report()
+            assert job.stdout().count("first: 2 ranks") == 1, job.report()
+            assert job.stdout().count("other: 1 ranks") == 2, job.report()
+            assert not job.count("diverged") and not job.count("rolled-back"), job.report()
+            assert "is a job of its own" in job.stderr(), job.report()
+
+
+def test_one_that_was_there_meanwhile_is_no_next_one():
+    """It was loaded when the first one ran, and calls MPI_Init when that has ended; one that has waited
+    for its child is the rank's next program."""
+    gates = Gates()
+    with gates.folder:
+        loaded = gates.path("loaded")
+        waits = beside("other", "3", "100", "loaded", f"{loaded}.$EYRIE_RANK", "at", gates.open_file)
+        lines = [
+            f"{waits} & until test -e {loaded}.$EYRIE_RANK; do sleep 0.02; done",
+            f"{stage(*FIRST, 'silent')}; : > {gates.open_file}; wait",
+        ]
+        code, out, err = run_to_end(script(*lines), ranks=2)
+        assert code == 0 and out.count("one: 2 ranks") == 1, (code, out, err)
+        assert out.count("other: 1 ranks") == 2 and "is a job of its own" in err, (out, err)
+        line = [*program("stage"), "last", "5", "500", "before", stage(*FIRST, "silent")]
+        code, out, err = run_to_end(line, ranks=2)
+        assert code == 0 and "one: 2 ranks" in out and "last: 2 ranks" in out, (code, out, err)

@@ -31,6 +31,8 @@ static const clockid_t CLOCKS[] = {
 enum { COUNT = sizeof CLOCKS / sizeof *CLOCKS, LATER = COUNT + 5, TOLD = LATER + 13 };
 
 static int rank, ranks, step;
+/* What is asked for before MPI_Init, as libraries and `main` do. */
+static uint64_t begun, before_init;
 
 static void wrong(const char *what)
 {
@@ -48,6 +50,16 @@ static uint64_t hash(uint64_t sum, const void *bytes, size_t count)
 static uint64_t ns(struct timespec at)
 {
     return (uint64_t)at.tv_sec * 1000000000 + at.tv_nsec;
+}
+
+__attribute__((constructor)) static void loaded(void)
+{
+    struct timespec now;
+    struct timeval day;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    gettimeofday(&day, NULL);
+    begun = ns(now);
+    before_init = hash(hash(1, &begun, sizeof begun), &day, sizeof day);
 }
 
 static uint64_t read_random(int how)
@@ -128,7 +140,9 @@ static void ask(uint64_t told[TOLD])
         wrong("gethostname and uname differ");
     told[LATER + 9] = hash(hash(1, host, strlen(host)), &machine, sizeof machine);
     told[LATER + 10] = addresses();
-    told[LATER + 11] = (uint64_t)gethostid();
+    told[LATER + 11] = (uint64_t)gethostid() ^ before_init;
+    if (told[0] < begun)
+        wrong("a clock is before the program's beginning");
     told[LATER + 12] = (uint64_t)rank << 32 | (uint64_t)step;
 }
 
@@ -143,6 +157,10 @@ int main(int argc, char **argv)
     int all_clocks = argc > 2 && !strcmp(argv[2], "--all");
     uint64_t last[TOLD] = {0}, sent = 1, got = 1, others, asked = 0, sum = 1;
     int steps = argc > 1 ? atoi(argv[1]) : 100, provided;
+    uint64_t drawn = (uint64_t)clock();
+    if (getrandom(&last[LATER], 8, 0) != 8)
+        wrong("getrandom before MPI_Init");
+    before_init ^= hash(drawn, &last[LATER], 8);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);

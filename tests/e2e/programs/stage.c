@@ -10,6 +10,9 @@
  *   await F     until there is the file F
  *   call CMD    has the shell run CMD, and what all ranks add up is what it would be without
  *   fork        a child calls MPI
+ *   loaded F    makes the file F before MPI_Init
+ *   at F        calls MPI_Init when there is the file F
+ *   before CMD  has the shell run CMD before MPI_Init
  *   exit C, _exit C, exec PROGRAM ARGUMENT...   ends so, without MPI_Finalize
  *   then PROGRAM ARGUMENT...                    executes that after MPI_Finalize */
 #include <mpi.h>
@@ -94,7 +97,23 @@ static void forks(void) {
     printf("rank %d: its child ended with %d\n", rank, WEXITSTATUS(status));
 }
 
+/* What is done before MPI_Init; nothing of it afterwards. */
+static int is_before(const char *word, const char *what, int now) {
+    if (!strcmp(word, "loaded")) {
+        if (now) fclose(fopen(what, "w"));
+    } else if (!strcmp(word, "at")) {
+        while (now && access(what, F_OK) != 0)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    } else if (!strcmp(word, "before")) {
+        if (now && system(what) != 0) exit(5);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
 int main(int argc, char **argv) {
+    for (int i = 4; i + 1 < argc; i++) i += is_before(argv[i], argv[i + 1], 1);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -102,7 +121,9 @@ int main(int argc, char **argv) {
     double sum = rounds(atol(argv[2]), atol(argv[3])), all;
     MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     for (int i = 4; i < argc; i++) {
-        if (!strcmp(argv[i], "leave")) {
+        if (i + 1 < argc && is_before(argv[i], argv[i + 1], 0)) {
+            i++;
+        } else if (!strcmp(argv[i], "leave")) {
             long words = atol(argv[3]) / (long)sizeof(long) + 1, *left = calloc(words, sizeof *left);
             MPI_Send(left, words, MPI_LONG, (rank + 1) % size, 99, MPI_COMM_WORLD);
             free(left);

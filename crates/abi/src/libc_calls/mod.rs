@@ -6,11 +6,12 @@
 //! here; what of this is recorded goes through the machine's door, all else straight on.
 //!
 //! Kept true: recorded is what the thread that called MPI_Init asks for, in its own code, between
-//! init and finalize, where MPI_Wtime is (`teller`). Everybody else gets what the C library
-//! says: other threads, callbacks, children, this library itself. Most functions here may be called
-//! in handlers of signals, before `main` and from an allocator: they take no lock, allocate nothing
-//! and do without what is not there yet.
+//! init and finalize, where MPI_Wtime is (`teller`), and a little of what it asks before init
+//! (`before`). Everybody else gets what the C library says: other threads, callbacks, children,
+//! this library itself. Most functions here may be called in handlers of signals, before `main` and
+//! from an allocator: they take no lock, allocate nothing and do without what is not there yet.
 
+mod before;
 mod clocks;
 mod identity;
 mod names;
@@ -28,9 +29,15 @@ use crate::global;
 /// What the C library says is recorded.
 static TELLS: AtomicBool = AtomicBool::new(false);
 
+/// As MPI_Init begins: what was asked before is over.
+pub fn init() {
+    before::stop();
+}
+
 /// From MPI_Init on.
 pub fn begin(machine: &mut Machine) {
     if machine.tells() && !has_regions() {
+        before::record(machine);
         identity::begin(machine);
         TELLS.store(true, Relaxed);
     }

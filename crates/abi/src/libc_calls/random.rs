@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use libc::{mode_t, size_t, ssize_t};
 
 use super::real::{self, Real, call};
-use super::{fail, told};
+use super::{before, fail, told};
 
 /// Descriptors below this may be known as a device's.
 const DESCRIPTORS: usize = 1024;
@@ -30,8 +30,10 @@ fn kernel(bytes: &mut [u8], flags: c_uint) -> ssize_t {
 
 /// Fills with random bytes that are recorded; false where nothing is.
 fn fill(bytes: &mut [u8]) -> bool {
-    let key = |room: &mut [u8]| usize::try_from(kernel(room, 0)).unwrap_or(0);
-    told(|m| m.random(bytes, key)).is_some()
+    fn key(room: &mut [u8]) -> usize {
+        usize::try_from(kernel(room, 0)).unwrap_or(0)
+    }
+    told(|m| m.random(bytes, key)).is_some() || before::fill(bytes, key)
 }
 
 /// The program's buffer.

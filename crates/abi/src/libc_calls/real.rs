@@ -85,6 +85,7 @@ pub(super) use call;
 /// When this library is loaded; the C library has been by then.
 extern "C" fn set_up() {
     ALL.iter().for_each(|real| real.find());
+    super::before::begin();
 }
 
 #[used]

@@ -117,7 +117,8 @@ impl Machine {
         self.split_with(comm, color, key, Inherit::default())
     }
 
-    /// `split_type`: `TYPE_*` or `UNDEFINED`. All ranks share the memory of one node.
+    /// `split_type`: `TYPE_*` or `UNDEFINED`. Ranks share memory that are on one node now; that is
+    /// recorded, and stays so if they move.
     pub fn comm_split_type(
         &mut self,
         comm: Handle,
@@ -129,8 +130,8 @@ impl Machine {
         let info = self.infos.get_optional(info)?.cloned().unwrap_or_default();
         let shared = info.get(b"mpi_hw_resource_type") == Some(b"mpi_shared_memory");
         let color = match split_type {
-            TYPE_SHARED => 0,
-            TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED if shared => 0,
+            TYPE_SHARED => self.node() as i32 & i32::MAX,
+            TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED if shared => self.node() as i32 & i32::MAX,
             TYPE_RESOURCE_GUIDED => match info.get(b"mpi_pset_name") {
                 Some(b"mpi://WORLD") => 0,
                 Some(b"mpi://SELF") => me as i32,

@@ -12,7 +12,7 @@ use crate::placement::Placement;
 use crate::points;
 use eyrie_control::node::{FromNode, ToNode};
 use eyrie_control::{EventKind, Stream};
-use eyrie_protocol::session::Numbered;
+use eyrie_protocol::session::{Foreign, Numbered};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -129,10 +129,23 @@ impl Job {
             Ok(true) => self.hear(node, frame.message),
             Err(foreign) => {
                 self.malformed += 1;
+                if self.reign() > crate::crew::FIRST_REIGN {
+                    self.knows_too_little(node, foreign);
+                }
                 let epoch = self.nodes[node as usize].called();
                 self.node_gone(node, epoch, &format!("what it sends is malformed: {foreign}"));
             }
         }
+    }
+
+    /// A node has heard what this controller does not know of: the journal by which it goes on is
+    /// not all that there was.
+    fn knows_too_little(&mut self, node: u32, foreign: Foreign) {
+        let path = self.place.folder.join(home::JOURNAL);
+        let path = path.display();
+        self.fatal(format!(
+            "{path}: its end is missing; the job cannot go on (node {node}: {foreign})"
+        ));
     }
 
     /// Begins the journal, if the job is to have one: now that the nodes' daemons were started.
@@ -333,9 +346,5 @@ impl Job {
 /// How many bytes of its streams were printed, as the console counts them.
 pub(super) fn printed(folder: &Path) -> impl Fn(u32, Stream) -> u64 + use<> {
     let bytes = std::fs::read(folder.join(home::PRINTED)).unwrap_or_default();
-    move |rank, stream| {
-        let at = (rank as usize * 2 + stream as usize) * 8;
-        let word = bytes.get(at..at + 8).unwrap_or_default();
-        word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
-    }
+    move |rank, stream| crate::printed::counted(&bytes, rank, stream)
 }

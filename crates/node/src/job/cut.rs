@@ -122,7 +122,7 @@ impl Job {
         if let Some(why) = failed {
             return self.flush_failed(&why);
         }
-        cut.state.input = self.input.known();
+        (cut.state.input, cut.state.input_hash) = (self.input.known(), self.input.hash());
         archive::put_words(&mut cut.state, cut.words);
         self.bring(cut.attempt, cut.state);
     }

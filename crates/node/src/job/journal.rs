@@ -141,6 +141,8 @@ pub enum JournalError {
     Version(PathBuf),
     #[error("{0}: it does not begin with the state of a job")]
     NoHead(PathBuf),
+    #[error("{0}: it is damaged at byte {1}, so it does not say how the job stands")]
+    Damaged(PathBuf, usize),
     #[error("{0}: its records do not fit together: {1}")]
     Broken(PathBuf, String),
     #[error("{0}")]
@@ -297,6 +299,9 @@ fn parse(path: PathBuf, bytes: &[u8]) -> Result<Known, JournalError> {
     // Nothing else of another release's can be read.
     if records.first().and_then(|first| version(first)).is_some_and(|v| v != VERSION) {
         return Err(JournalError::Version(path));
+    }
+    if journal::is_damaged(&bytes[length..]) {
+        return Err(JournalError::Damaged(path, length));
     }
     let mut reading = Reading::default();
     for record in records {

@@ -436,9 +436,9 @@ pub enum BeginError {
 fn open_input(place: &Place, saved: Option<&SavedJob>) -> Result<Input, BeginError> {
     let stdin = place.folder.join(crate::home::STDIN);
     let input = match saved {
-        Some(saved) => Input::reopen(&stdin, saved.input),
+        Some(saved) => Input::reopen(&stdin, saved.input, &saved.input_hash),
         // Another controller of this job was there before.
-        None if stdin.exists() => Input::reopen(&stdin, (0, false)),
+        None if stdin.exists() => Input::reopen(&stdin, (0, false), &[0; 16]),
         None => Input::create(&stdin),
     };
     input.map_err(|e| BeginError::File(stdin, e))

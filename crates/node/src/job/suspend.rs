@@ -17,7 +17,7 @@ use crate::monitor;
 use crate::outlet::Outlet;
 use crate::saved::{self, SavedJob, SavedRank};
 use eyrie_control::node::ToNode;
-use eyrie_control::{EventKind, JobSpec, NodeMsg};
+use eyrie_control::{EventKind, JobSpec, NodeMsg, Stream};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -274,6 +274,7 @@ impl Job {
             ranks: self.ranks.iter().map(rank).collect(),
             loans: self.loans.clone(),
             input: self.input.known(),
+            input_hash: self.input.hash(),
             elapsed_ms: self.now_ms(),
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
@@ -344,17 +345,15 @@ impl Job {
 
     /// What the command printed after the set was written is not printed again.
     fn take_over_printed(&mut self) {
-        let printed = std::fs::read(self.place.folder.join(home::PRINTED)).unwrap_or_default();
-        let mut words = printed.chunks_exact(8).map(|w| {
-            let word = w.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
-            // A file that is not ours is no reason to swallow output.
-            if word >> 48 == 0 { word } else { 0 }
-        });
-        for tape in self.ranks.iter_mut().flat_map(|r| &mut r.tapes) {
-            let known = tape.received();
-            tape.printed(words.next().unwrap_or(0));
-            if self.together.is_some() || tape.received() > known {
-                tape.give_up();
+        let printed = super::books::printed(&self.place.folder);
+        for (rank, r) in (0u32..).zip(&mut self.ranks) {
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                let tape = &mut r.tapes[stream as usize];
+                let known = tape.received();
+                tape.printed(printed(rank, stream));
+                if self.together.is_some() || tape.received() > known {
+                    tape.give_up();
+                }
             }
         }
     }
