@@ -309,7 +309,7 @@ impl Endpoint {
         self.early = None;
         self.rx.iter_mut().for_each(|rx| rx.open = false);
         if self.linked {
-            self.early = Early::open(self.seg, self.rank, self.patience.is_crowded());
+            self.early = Early::open(self.seg, self.rank, self.patience.is_scarce());
         }
     }
 
@@ -319,6 +319,7 @@ impl Endpoint {
     }
 
     /// How often a look for an answer from another core is worth it.
+    #[inline]
     pub fn looks(&self) -> u32 {
         self.patience.looks()
     }
@@ -693,9 +694,9 @@ impl Endpoint {
         match self.patience.round(idle) {
             Round::Look => self.presence.waiting(|| ()),
             Round::Spin => self.presence.waiting(std::hint::spin_loop),
-            Round::Yield => self.presence.waiting(waiting::yield_core),
+            Round::Yield => self.yield_core(),
             Round::Sleep => {
-                self.naps = idle - self.patience.rounds();
+                self.naps = self.naps(idle);
                 if let Some(early) = &mut self.early {
                     early.flush(self.seg);
                 }
@@ -736,13 +737,6 @@ impl Endpoint {
     #[inline]
     pub fn woke_restored(&mut self) -> bool {
         self.ctl.incarnation.load(Relaxed) != self.incarnation && self.restored()
-    }
-
-    /// Gives the core away after a fruitless poll when ranks outnumber the cores.
-    pub fn polled(&mut self, fruitless: u32) {
-        if fruitless % 64 == 63 || self.patience.is_crowded() {
-            self.presence.waiting(waiting::yield_core);
-        }
     }
 
     /// Asks the daemon for log space (true) or takes the wish back.

@@ -3,6 +3,7 @@
 //! - `endpoint`: one rank's end of all its channels: append, poll, acknowledge.
 //! - `join`: who is a rank: the first process that comes, the next one when that has ended.
 //! - `alive`: how the node learns at once that the process ends.
+//! - `crowd`: whether others want the core that the rank runs on.
 //! - `early`: copies of small messages that are at another node sooner than the links bring them.
 //! - `wire`, `socket`: the same for larger ones, over TCP connections from rank to rank.
 //! - `presence`: where the rank is (in its own code, inside, waiting, parked): the safe points.
@@ -11,6 +12,7 @@
 //! - `shown`: the same for messages that are being logged meanwhile.
 
 mod alive;
+mod crowd;
 mod early;
 pub mod endpoint;
 mod join;

@@ -8,8 +8,11 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
+use eyrie_ledger::clock;
 pub use eyrie_ledger::futex::{wait as futex_wait, wake as futex_wake};
 use eyrie_ledger::segment::{ASLEEP, ASLEEP_REMOTE, AWAKE, RankCtl};
+
+use crate::crowd;
 
 /// Longest sleep; only a backstop, nothing depends on it.
 const SLEEP: Duration = Duration::from_millis(500);
@@ -57,56 +60,119 @@ pub enum Round {
 /// How patiently a rank waits; fewer cores than ranks means less spinning.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
+    /// As it is now: one of those below.
+    steps: Steps,
+    /// How it is waited when nobody else wants the core, and when others do.
+    alone: Steps,
+    crowded: Steps,
+    /// Ranks outnumber the cores.
+    scarce: bool,
+    /// Others want the core.
+    crowd: bool,
+    /// Until then it is not yielded.
+    slow_until: Duration,
+}
+
+/// Rounds of waiting up to which it is looked and spun, and yields after them; then it is slept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Steps {
     looks: u32,
+    /// The first ones are looks.
     spins: u32,
     yields: u32,
 }
+
+/// After so many rounds beyond the looks it is looked again whether others want the core.
+const LOOK_AROUND: u32 = 1024;
+/// A yield that takes longer went to a stranger, who uses up what time he has. Who sleeps runs
+/// again as soon as a message is there.
+const SLOW_YIELD: Duration = Duration::from_micros(300);
+/// For so long it is not tried again.
+const SLOW_FOR: Duration = Duration::from_millis(100);
 
 impl Patience {
     /// `linked`: there are other nodes, and threads that carry messages there, which need a core
     /// when a message does not come early.
     pub fn new(ranks: u32, cores: u32, linked: bool) -> Self {
-        if ranks <= cores {
-            match linked {
-                true => Patience { looks: 64, spins: 64, yields: 400 },
-                false => Patience { looks: 2_000, spins: 20_000, yields: 100 },
-            }
-        } else {
-            match linked {
-                // No datagram wakes who sleeps, and whom it is for may wait for this very core.
-                true => Patience { looks: 0, spins: 0, yields: 500 },
-                false => Patience { looks: 0, spins: 50, yields: 20 },
-            }
-        }
+        let steps = |looks, spins, yields| Steps { looks, spins, yields };
+        let scarce = ranks > cores;
+        let (alone, crowded) = match (scarce, linked) {
+            (false, true) => (steps(64, 64, 400), steps(32, 64, 0)),
+            (false, false) => (steps(2_000, 20_000, 100), steps(50, 100, 0)),
+            // No datagram wakes who sleeps, and whom it is for may wait for this very core.
+            (true, true) => (steps(0, 0, 500), steps(0, 1, 0)),
+            (true, false) => (steps(0, 1, 50), steps(0, 1, 0)),
+        };
+        Patience { steps: alone, alone, crowded, scarce, crowd: false, slow_until: Duration::ZERO }
     }
 
-    /// Whether fruitless polls should give the core away each time.
+    fn set_crowd(&mut self, crowd: bool) {
+        self.crowd = crowd;
+        self.steps = if crowd { self.crowded } else { self.alone };
+    }
+
+    /// Whether ranks outnumber the cores: fruitless polls give the core away each time.
+    pub fn is_scarce(&self) -> bool {
+        self.scarce
+    }
+
+    /// Whether others want the core, as was seen last.
     pub fn is_crowded(&self) -> bool {
-        self.looks == 0
+        self.crowd
     }
 
     /// How often to look at once, without leaving the core to anybody.
+    #[inline]
     pub fn looks(&self) -> u32 {
-        self.looks
+        self.steps.looks
     }
 
     /// Rounds before it is slept.
     pub fn rounds(&self) -> u32 {
-        self.spins + self.yields
+        self.steps.spins + self.steps.yields
     }
 
     /// What to do after `idle` rounds without any progress.
-    pub fn round(&self, idle: u32) -> Round {
-        if idle < self.looks {
-            Round::Look
-        } else if idle < self.spins {
+    #[inline]
+    pub fn round(&mut self, idle: u32) -> Round {
+        let Steps { looks, .. } = self.steps;
+        if idle < looks {
+            return Round::Look;
+        }
+        if (idle - looks).is_multiple_of(LOOK_AROUND) || idle >= self.rounds() {
+            self.look_around();
+        }
+        let Steps { spins, yields, .. } = self.steps;
+        if idle < spins {
             Round::Spin
-        } else if idle < self.spins + self.yields {
+        } else if idle < spins + yields {
             Round::Yield
         } else {
             Round::Sleep
         }
     }
+
+    /// Looks whether others want the core. Where ranks outnumber the cores one rank always wants
+    /// another's, and only yields tell.
+    #[cold]
+    pub fn look_around(&mut self) {
+        let slow = self.slow_until > Duration::ZERO && now() < self.slow_until;
+        self.set_crowd(slow || (!self.scarce && crowd::look()));
+    }
+
+    /// A yield took from `begun` to `over`.
+    #[inline]
+    pub fn yielded(&mut self, begun: Duration, over: Duration) {
+        if over.saturating_sub(begun) > SLOW_YIELD {
+            self.slow_until = over + SLOW_FOR;
+            self.set_crowd(true);
+        }
+    }
+}
+
+/// The time that yields are measured by.
+pub fn now() -> Duration {
+    Duration::from_nanos(clock::now())
 }
 
 /// Wakes `peer` if it sleeps. Call after publishing something for it. False: it has its home on
@@ -152,4 +218,53 @@ pub fn sleep(own: &RankCtl, seen: u32, nap: Nap) {
 pub fn yield_core() {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::sched_yield() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds before it is slept, and how many of them leave the core to nobody.
+    fn waits(patience: &Patience) -> (u32, u32) {
+        let mut patience = *patience;
+        let mut rounds = (0..).map(|idle| patience.round(idle)).take_while(|r| *r != Round::Sleep);
+        let (mut all, mut kept) = (0, 0);
+        rounds.by_ref().for_each(|round| {
+            all += 1;
+            kept += u32::from(round != Round::Yield);
+        });
+        (all, kept)
+    }
+
+    #[test]
+    fn who_is_in_a_crowd_sleeps_soon() {
+        for (ranks, linked) in [(2, false), (2, true), (3, false), (3, true)] {
+            let mut patience = Patience::new(ranks, 2, linked);
+            // As ranks are more than cores, only yields tell of others.
+            patience.scarce = true;
+            let (calm, _) = waits(&patience);
+            let begun = now();
+            patience.yielded(begun, begun + SLOW_YIELD);
+            assert_eq!(waits(&patience).0, calm, "others were there for a moment");
+            let long = Duration::from_secs(3600);
+            patience.yielded(begun, begun + long);
+            assert!(patience.is_crowded());
+            let (crowded, kept) = waits(&patience);
+            assert!(
+                crowded < calm && crowded <= 100 && kept == crowded,
+                "{ranks} {linked} {crowded}"
+            );
+            patience.slow_until = now();
+            assert_eq!(waits(&patience).0, calm, "they are gone");
+        }
+    }
+
+    #[test]
+    fn ranks_without_a_core_each_hardly_spin() {
+        let kept =
+            |ranks, linked| waits(&Patience { scarce: true, ..Patience::new(ranks, 2, linked) }).1;
+        assert!(kept(3, false) <= 1 && kept(3, true) <= 1);
+        assert!(kept(2, false) > 1_000 && kept(2, true) > 10);
+        assert!(Patience::new(3, 2, false).is_scarce() && !Patience::new(2, 2, false).is_scarce());
+    }
 }

@@ -265,10 +265,16 @@ pub struct Run {
     /// the number of ranks in it if it is not given
     #[arg(long, value_name = "FILE", conflicts_with = "map")]
     pub rankfile: Option<PathBuf>,
-    /// What each rank is bound to; nothing where there are more ranks than cores [default: a core
-    /// where a node has as many ranks as cores, a memory domain where it has fewer]
+    /// What each rank is bound to; nothing where there are more ranks than cores, or where another
+    /// job's ranks are bound [default: none, unless the cores are this job's own, see --exclusive]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub bind: Option<BindMode>,
+    /// The cores that the job may use are its own: ranks are bound to a core each where a node has
+    /// as many ranks as cores, to a memory domain where it has fewer. So it is without this
+    /// option, too, where a batch system (Slurm, PBS, LSF) gave the job its cores, and where it may
+    /// use only a part of the machine's (a cpuset). A rank is let go if others use its core
+    #[arg(long, conflicts_with = "bind")]
+    pub exclusive: bool,
     /// Nodes without ranks, which take those of nodes that are lost; of hosts, and of the nodes of
     /// another launcher (eyrie join), the last [default: 0]
     #[arg(long, value_name = "S")]

@@ -180,7 +180,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path, at_rest: AtRest) -> JobSp
         hosts: None,
         cyclic: false,
         homes: Vec::new(),
-        bind: bind(run.bind),
+        bind: bind(run.bind, run.exclusive),
         slots: Vec::new(),
         log_replicas: run.log_replicas.unwrap_or(vault.tolerates().max(1) as u32),
         wtime: run.exact.clocks.into(),
@@ -231,8 +231,9 @@ fn router_share(run: &Run) -> Option<u32> {
     (run.ft == FtMode::Routed).then(|| run.routers.unwrap_or(ROUTER_SHARE))
 }
 
-fn bind(mode: Option<BindMode>) -> Bind {
+fn bind(mode: Option<BindMode>, exclusive: bool) -> Bind {
     match mode {
+        None if exclusive => Bind::Own,
         None => Bind::Auto,
         Some(BindMode::None) => Bind::None,
         Some(BindMode::Hwthread) => Bind::Thread,

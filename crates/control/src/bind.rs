@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What a rank is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Bind {
-    /// A core each if a node has as many ranks as cores, a memory domain if it has fewer, and
-    /// nothing if it has more.
+    /// As `Own` where a batch system or a cpuset has given the job cores of its own, else nothing.
     #[default]
     Auto,
     None,
@@ -16,6 +15,9 @@ pub enum Bind {
     /// Memory that is equally near to all of its cores.
     Numa,
     Socket,
+    /// A core each if a node has as many ranks as cores, a memory domain if it has fewer, and
+    /// nothing if it has more.
+    Own,
 }
 
 /// Cores of a node, of those that its daemon may use, counted from 0: all in a row.

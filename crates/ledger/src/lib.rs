@@ -8,6 +8,7 @@
 pub mod acked;
 pub mod clock;
 pub mod compare;
+pub mod crowd;
 pub mod difference;
 pub mod dirty;
 pub mod divergence;

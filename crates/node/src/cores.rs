@@ -122,16 +122,23 @@ impl Machine {
         Machine { cores }
     }
 
-    fn all(&self) -> Set {
+    /// All processors of these cores.
+    pub fn all(&self) -> Set {
         union(&self.cores)
+    }
+
+    /// The cores of which none of these processors is.
+    pub fn without(&self, taken: &[usize]) -> Machine {
+        let free = |core: &&Core| !core.threads.iter().any(|cpu| taken.contains(cpu));
+        Machine { cores: self.cores.iter().filter(free).cloned().collect() }
     }
 
     /// What a rank is bound to, of `ranks` on this machine; `taken`: what others are bound to.
     pub fn choose(&self, bind: Bind, ranks: usize, taken: &[Set]) -> Option<Set> {
         let cores = self.cores.len();
         let bind = match bind {
-            Bind::Auto if ranks == cores => Bind::Core,
-            Bind::Auto => Bind::Numa,
+            Bind::Auto | Bind::Own if ranks == cores => Bind::Core,
+            Bind::Auto | Bind::Own => Bind::Numa,
             bind => bind,
         };
         let places = match bind {
@@ -139,7 +146,7 @@ impl Machine {
             Bind::Thread if ranks > self.all().len() => return None,
             Bind::Thread => self.all().into_iter().map(|cpu| vec![cpu]).collect(),
             _ if ranks > cores => return None,
-            Bind::None | Bind::Auto => return None,
+            Bind::None | Bind::Auto | Bind::Own => return None,
             Bind::Core => self.cores.iter().map(|c| c.threads.clone()).collect(),
             Bind::Numa => self.domains(|c| c.numa),
             Bind::Socket => self.domains(|c| c.socket),
@@ -260,6 +267,15 @@ mod tests {
         let taken = [vec![0, 8], vec![2, 10]];
         assert_eq!(m.choose(Bind::Core, 3, &taken), Some(vec![1, 9]));
         assert_eq!(m.choose(Bind::Numa, 3, &taken), Some(parse("4-7,12-15")));
+    }
+
+    #[test]
+    fn cores_of_other_jobs_are_not_there() {
+        let m = machine("0-15").without(&[9, 2]);
+        assert_eq!(places(&m, Bind::Core, 2), "0,8 3,11");
+        assert_eq!(places(&m, Bind::Own, 6), "0,8 3,11 4,12 5,13 6,14 7,15");
+        assert_eq!(places(&m, Bind::Own, 7), "- - - - - - -");
+        assert_eq!(places(&m, Bind::Numa, 1), "0,3,8,11");
     }
 
     #[test]

@@ -5,10 +5,12 @@
 //! and files. They talk by messages (`eyrie_control::node`). `serve` is the daemon around them.
 
 mod agent;
+mod allotted;
 mod another_mpi;
 pub mod at_rest;
 mod calls;
 mod checkpoint;
+mod claims;
 mod clock;
 mod cores;
 mod crew;

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import subprocess
 import tempfile
 
 from harness import Job, NotRun
@@ -35,10 +36,10 @@ def on(cpus):
     return ["taskset", "-c", ",".join(map(str, cpus))]
 
 
-def shown(cpus, ranks, *options):
+def shown(cpus, ranks, *options, env=()):
     """What ranks may run on, by rank."""
     options = ["--ft", "none", "--label", *options]
-    with Job(SHOW, ranks, options=options, wrap=on(cpus)) as job:
+    with Job(SHOW, ranks, options=options, wrap=on(cpus), env=dict(env)) as job:
         assert job.wait() == 0, job.report()
         lines = [line.split() for line in sorted(job.stdout().splitlines())]
         return [words[-1] for words in lines]
@@ -67,12 +68,51 @@ def rankfile(text):
 def test_ranks_are_bound_where_there_is_room():
     a, b = cpus = two_cores()
     each, free = [str(a), str(b)], both(cpus)
-    assert shown(cpus, 2) == each
     assert shown(cpus, 1, "--bind", "core") == [str(a)]
     assert shown(cpus, 2, "--bind", "none") == [free] * 2
     assert shown(cpus, 3) == shown(cpus, 3, "--bind", "core") == [free] * 3
     # Nodes on one machine do not take each other's cores.
     assert shown(cpus, 2, "--nodes", "2", "--bind", "core") == each
+
+
+def test_ranks_are_bound_unasked_where_the_cores_are_their_own():
+    a, b = cpus = two_cores()
+    each, free = [str(a), str(b)], [both(cpus)] * 2
+    assert shown(cpus, 2, "--exclusive") == each
+    assert shown(cpus, 2, env={"PBS_JOBID": "7", "NCPUS": "2"}) == each
+    # Others have the rest.
+    assert shown(cpus, 2, env={"PBS_JOBID": "7", "NCPUS": "1"}) == free
+    # A part of the machine is one's own.
+    assert shown(cpus, 2) == (each if len(cpus) < os.cpu_count() else free)
+
+
+def test_two_jobs_are_not_bound_to_the_same_core():
+    a, b = cpus = two_cores()
+    each, free = [str(a), str(b)], [both(cpus)] * 2
+    options = ["--ft", "none", "--bind", "core"]
+    with Job(["sh", "-c", "echo runs; cat"], 1, options=options, wrap=on(cpus), stdin="open") as job:
+        job.until(lambda: "runs" in job.stdout(), "the first job")
+        assert shown(cpus, 1, "--bind", "core") == [str(b)]
+        assert shown(cpus, 2, "--bind", "core") == shown(cpus, 2, "--exclusive") == free
+        job.process.stdin.close()
+        assert job.wait() == 0, job.report()
+    assert shown(cpus, 2, "--exclusive") == each
+
+
+def test_a_rank_is_let_go_where_others_use_its_core():
+    a, b = cpus = two_cores()
+    loop = ["sh", "-c", "while :; do :; done"]
+    options = ["--ft", "none", "--exclusive"]
+    with Job(loop, 2, options=options, wrap=on(cpus)) as job:
+        of_first = lambda: (r := job.status()) and r["ranks"][0]["processors"]
+        job.until(lambda: of_first() == str(a), "a rank that is bound")
+        stranger = subprocess.Popen([*on([a]), *loop])
+        try:
+            job.until(lambda: of_first() == both(cpus), "it is let go")
+        finally:
+            stranger.kill()
+            stranger.wait()
+        job.eyrie("abort", "last")
 
 
 def test_a_rank_file_names_nodes_and_cores():

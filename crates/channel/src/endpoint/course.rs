@@ -1,13 +1,16 @@
 //! What an endpoint tells about the course of things: whether it may be repeated or is disturbed on
-//! purpose, and who may wait for whom.
+//! purpose, who may wait for whom, and what becomes of the core meanwhile.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use eyrie_ledger::reader::Entry;
 
 use super::Endpoint;
-use crate::waiting;
+use crate::waiting::{self, Nap};
 use crate::whim::Whim;
+
+/// Fruitless polls between two looks at whether others want the core.
+const POLLS: u32 = 64;
 
 impl Endpoint {
     /// The program calls this function: for reports.
@@ -67,6 +70,33 @@ impl Endpoint {
     /// Sleeps in a row that `idle` rounds of waiting are.
     pub fn naps(&self, idle: u32) -> u32 {
         idle.saturating_sub(self.patience.rounds())
+    }
+
+    /// Gives the core to somebody else, and sees how long he takes.
+    pub(super) fn yield_core(&mut self) {
+        let begun = waiting::now();
+        self.presence.waiting(waiting::yield_core);
+        self.patience.yielded(begun, waiting::now());
+    }
+
+    /// Gives the core away after a fruitless poll, each time when ranks outnumber the cores.
+    pub fn polled(&mut self, fruitless: u32) {
+        let looks = fruitless % POLLS == POLLS - 1;
+        if looks {
+            self.patience.look_around();
+        }
+        if !looks && (self.patience.is_crowded() || !self.patience.is_scarce()) {
+            return;
+        }
+        if self.patience.is_crowded() { self.doze() } else { self.yield_core() }
+    }
+
+    /// Sleeps until something comes, or for a moment: it may have come just before.
+    #[cold]
+    fn doze(&mut self) {
+        let (ctl, seen) = (self.ctl, waiting::arm(self.ctl));
+        self.presence.waiting(|| waiting::sleep(ctl, seen, Nap::Brief(0)));
+        waiting::disarm(ctl);
     }
 
     /// Asks for log space, of the daemon and of the ranks of this node, who may keep what they have

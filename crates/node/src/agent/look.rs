@@ -32,7 +32,11 @@ impl Agent {
             || self.ranks.iter().any(|r| r.replay != Replay::No)
             || (self.mpi_looks < SOON_LOOKS && self.awaits_init())
             || (0..self.spec.size).any(pressed);
-        if watched { WATCH } else { IDLE }
+        match (watched, self.has_lent_cores()) {
+            (true, _) => WATCH,
+            (false, true) => super::binding::WATCH_BOUND,
+            (false, false) => IDLE,
+        }
     }
 
     /// Whether no process of a rank here has called `MPI_Init`, and none has another MPI.
@@ -67,6 +71,7 @@ impl Agent {
     pub(super) fn tick(&mut self) {
         self.look();
         self.look_for_another_mpi();
+        self.let_crowded_go();
         if self.is_restless() {
             self.tend_all_standing();
         }

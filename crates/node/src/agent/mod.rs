@@ -37,6 +37,7 @@ pub(crate) use network::Network;
 pub(crate) use unfit::{is_full, is_unread, lacks};
 
 use crate::checkpoint::Report;
+use crate::claims::Claims;
 use crate::cores::Set;
 use crate::futex::{self, Bell};
 use crate::hold::Hold;
@@ -181,6 +182,8 @@ struct Rank {
     preparing: Option<u64>,
     /// Processors that it was bound to.
     bound: Option<Set>,
+    /// Whether others use them.
+    pressed: binding::Pressed,
     /// Where the image that is being taken is to be copied.
     copy: Option<network::Copy>,
     /// It stays stopped after an image, or is to.
@@ -219,6 +222,7 @@ impl Rank {
             last_pid: None,
             saving: None,
             bound: None,
+            pressed: binding::Pressed::default(),
             copy: None,
             hold: None,
             standing: None,
@@ -286,6 +290,8 @@ pub(crate) struct Agent {
     segment_fd: OwnedFd,
     _bell: Bell,
     ranks: Vec<Rank>,
+    /// Processors of this machine that ranks here are bound to.
+    claims: Claims,
     /// Where ranks lend and borrow pages of their images.
     pool: Option<Arc<Pool>>,
     flow: Rc<streams::Flow>,
@@ -367,6 +373,7 @@ impl Agent {
                 segment_fd,
                 _bell: bell,
                 ranks: (0..spec.size).map(|_| Rank::new()).collect(),
+                claims: Claims::new(&place.id),
                 pool: capture::pool(&spec),
                 flow: Rc::default(),
                 feed: None,
@@ -704,12 +711,14 @@ pub(crate) async fn serve(
     orders: &mut mpsc::UnboundedReceiver<ToNode>,
     mut told: mpsc::UnboundedReceiver<Msg>,
 ) {
+    // However many messages come.
+    let mut ticked = tokio::time::Instant::now();
     while !agent.borrow().finished() {
         agent.borrow_mut().heed_lead();
         if agent.borrow().given_up {
             return;
         }
-        let look = agent.borrow().next_look();
+        let due = ticked + agent.borrow().next_look();
         tokio::select! {
             biased;
             message = told.recv() => match message {
@@ -720,7 +729,10 @@ pub(crate) async fn serve(
                 Some(order) => agent.borrow_mut().obey(order),
                 None => return,
             },
-            () = tokio::time::sleep(look) => agent.borrow_mut().tick(),
+            () = tokio::time::sleep_until(due) => {
+                agent.borrow_mut().tick();
+                ticked = tokio::time::Instant::now();
+            }
         }
     }
 }
