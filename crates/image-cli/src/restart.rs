@@ -4,7 +4,9 @@ use crate::args::{AppendedMode, FilesMode, Keeping, Restart};
 use crate::supervise::{self, Started};
 use crate::{find, home, orphans, program, say, signals, take};
 use anyhow::{Context, anyhow};
-use eyrie_image::{Appended, FileNote, Files, Image, RestoreError, RestoreOptions, RestoreSpec};
+use eyrie_image::{
+    Appended, FileNote, Files, Image, Made, RestoreError, RestoreOptions, RestoreSpec, Summary,
+};
 use eyrie_terminal::{Failure, told};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +22,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let restorer = restorer()?;
     let home = home::home()?;
     let (images, entry) = find::images(&home, &args.image)?;
-    let (image, comm, files) = newest_whole(&images)?;
+    let (image, Summary { comm, cwd, .. }, files) = newest_whole(&images)?;
     let files = args.keeping.files.or(files);
     let held = signals::hold();
     orphans::adopt();
@@ -30,6 +32,9 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         None => home::create(&home, &name)?,
     };
     let keeping = Keeping { files, ..args.keeping.clone() };
+    let watch = supervise::watch(&cwd, &keeping);
+    let made = entry.as_ref().map_or(image.parent().unwrap_or(Path::new("/")), |e| &e.path);
+    let seen_made = Made::read(&made.join(home::MADE));
     let made = eyrie_image::restore_lazily(RestoreSpec {
         image: &image,
         restorer: &restorer,
@@ -47,6 +52,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
             },
             files: files.map_or(Files::Auto, FilesMode::mode),
             aside: Some(home::aside(&home, &folder.name)),
+            made: seen_made,
             ..RestoreOptions::default()
         },
     });
@@ -73,7 +79,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         Some(record) => record.command,
         None => format!("{comm} (from {})", image.display()),
     };
-    let started = Started { pid, folder, name, command, touched, set: held.set };
+    let started = Started { pid, folder, name, command, touched, watch, set: held.set };
     supervise::supervise(started, &keeping)
 }
 
@@ -91,14 +97,14 @@ pub fn restorer() -> anyhow::Result<PathBuf> {
     })
 }
 
-/// The first image that is whole, the name of its program, and what was said of files.
-fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String, Option<FilesMode>)> {
+/// The first image that is whole, what it is of, and what was said of files.
+fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, Summary, Option<FilesMode>)> {
     let mut refused = None;
     for path in images {
         match Image::open(path) {
             Ok(image) => {
                 let files = take::files_of(image.meta());
-                return Ok((path.clone(), image.summary().comm, files));
+                return Ok((path.clone(), image.summary(), files));
             }
             Err(error) => {
                 let error = anyhow!(error).context(format!("cannot use {}", path.display()));

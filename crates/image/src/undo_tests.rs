@@ -33,7 +33,7 @@ fn back(case: Case, then: &str, how: Files, aside: &Path) -> Result<Vec<FileNote
     let content = content(then);
     let contents = |_: u64| Some(&content);
     let aside = Some(aside.to_path_buf());
-    let mut undo = Undo::of(vec![case], (how, Appended::Auto), aside, &[]);
+    let mut undo = Undo::of(vec![case], (how, Appended::Auto), aside, (&[], vec![]));
     let id = undo.cases[0].file.clone();
     if undo.cases[0].is_open() {
         let (path, _) = undo.place(&id)?;
