@@ -180,7 +180,7 @@ fn begin(
 pub fn watch(folder: &Path, keeping: &Keeping) -> Option<Arc<Watch>> {
     let wanted = keeping.files_limit > 0;
     let watch = if wanted { Watch::start() } else { None }?;
-    watch.expect(folder);
+    watch.will_be_in(folder);
     Some(watch)
 }
 

@@ -91,11 +91,15 @@ fn descends(mut pid: libc::pid_t, own: &[libc::pid_t]) -> bool {
     false
 }
 
-/// Whether a descriptor of a process, by its number as text, can write.
+/// Whether a descriptor of a process, by its number as text, can write. One that was closed since
+/// it was listed cannot; we ourselves open files to read them, beside the thread that looks here.
 pub fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {
     let number = std::str::from_utf8(fd).ok().and_then(|n| n.parse::<u32>().ok());
-    let info = number.and_then(|fd| procfs::fdinfo(pid, fd).ok());
-    info.is_none_or(|info| info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY)
+    let Some(number) = number else { return false };
+    match procfs::fdinfo(pid, number) {
+        Ok(info) => info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY,
+        Err(_) => fs::symlink_metadata(format!("/proc/{pid}/fd/{number}")).is_ok(),
+    }
 }
 
 /// What becomes of what was appended to files after the checkpoint.

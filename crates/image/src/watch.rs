@@ -167,7 +167,7 @@ impl Watch {
     }
 
     /// Looks at the folder in which a program will work, so that nothing is missed of it.
-    pub fn expect(&self, folder: &Path) {
+    pub fn will_be_in(&self, folder: &Path) {
         self.below(folder);
     }
 

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     // What the program makes is noted beside the folder in which it works.
     let (made, aside) = (folder.with_extension("made"), folder.with_extension("ahead"));
     let watch = if words.len() > 1 { Watch::start() } else { None };
-    watch.iter().for_each(|watch| watch.expect(folder));
+    watch.iter().for_each(|watch| watch.will_be_in(folder));
     let begun = match words.as_slice() {
         ["points"] => {
             fault::POINTS.iter().for_each(|p| println!("{} {}", p.number, p.what));
