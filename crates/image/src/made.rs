@@ -3,8 +3,8 @@
 //! (`O_EXCL`, `mkdir`).
 //!
 //! They are noted in a file, too, so that a restore knows of them when nobody is left who saw it. A
-//! line each: `boot ID OFFSET` for clocks, `made BORN INODE BYTES` (or `guessed`), the last being the
-//! path in hexadecimal digits. Nobody waits until it is on the storage.
+//! line each: `boot ID OFFSET` for clocks, `made BORN INODE BYTES` (or `guessed`), the last being
+//! the path in hexadecimal digits. Nobody waits until it is on the storage.
 //!
 //! Kept true: what is taken away is the very file or folder that was seen coming, by its inode
 //! number and time of birth; a folder only goes if nothing is left in it.
