@@ -245,7 +245,10 @@ impl Undo {
         newer.retain(|Newer { path, meta, guessed }| {
             let known = cases.iter().any(|case| case.is_it(meta));
             let free = || meta.is_dir() || writers::of(path).is_none();
-            let wanted = !guessed || cases.iter().any(|case| case.path == *path);
+            // Where nothing comes back under its name it stays.
+            let mut named = cases.iter().filter(|case| case.path == *path).peekable();
+            let wanted = !guessed || named.peek().is_some();
+            let wanted = wanted && named.all(|case| case.hands_off.is_none());
             wanted && !known && !shared.contains(path) && free()
         });
         Undo { cases, how, appended, aside, newer, folders, done: false, notes: vec![] }
