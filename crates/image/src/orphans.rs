@@ -228,12 +228,13 @@ impl Orphans {
         self.1.get(&(dev, ino)).copied()
     }
 
-    /// Files that are written to and would be put back, by the numbers that `stat` gives.
-    pub fn kept_files(&self) -> impl Iterator<Item = Inode> + '_ {
+    /// Files that are written to and would be put back, by the numbers that `stat` gives, with when
+    /// they were made.
+    pub fn kept_files(&self) -> impl Iterator<Item = (Inode, i64)> + '_ {
         self.0.iter().filter_map(|found| match &found.orphan.kind {
-            OrphanKind::Kept { file, flags, .. } => {
+            OrphanKind::Kept { file, flags, born_ns, .. } => {
                 let written = flags & (kept::WRITTEN | kept::TOUCHED) != 0;
-                written.then_some((file.dev, file.ino))
+                written.then_some(((file.dev, file.ino), *born_ns))
             }
             _ => None,
         })
