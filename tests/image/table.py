@@ -83,6 +83,7 @@ PROGRAMS = (
     Program("deleted.c", ready=True),
     Program("inplace.c", ready=True),
     Program("rotated.c", ready=True),
+    Program("scratch.c", ready=True),
     Program("direct.c", ready=True),
     Program("locks.c"),
     Program("pipes.c", ready=True),

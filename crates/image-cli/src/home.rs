@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 
 /// The supervisor's socket.
 pub const SOCKET: &str = "sock";
+/// What the program was seen making.
+pub const MADE: &str = "made";
 const LOCK: &str = "lock";
 const RUN: &str = "run.json";
 /// Images that we name end so.

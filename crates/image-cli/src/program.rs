@@ -25,6 +25,8 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     orphans::adopt();
     let short = short_name(name);
     let folder = home::create(&home::home()?, &short)?;
+    let here = std::env::current_dir().unwrap_or_default();
+    let watch = supervise::watch(&here, &run.keeping);
     let pid = match spawn(run, held.before) {
         Ok(pid) => pid,
         Err(error) => {
@@ -34,7 +36,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     };
     let words: Vec<_> = run.command.iter().map(|w| w.to_string_lossy()).collect();
     let (command, touched) = (words.join(" "), Vec::new());
-    let started = Started { pid, folder, name: short, command, touched, set: held.set };
+    let started = Started { pid, folder, name: short, command, touched, watch, set: held.set };
     supervise::supervise(started, &run.keeping)
 }
 

@@ -5,7 +5,8 @@ use crate::supervise::{self, Started};
 use crate::{find, home, orphans, program, say, signals, take};
 use anyhow::{Context, anyhow};
 use eyrie_image::{
-    Appended, FileNote, Files, Image, OwnPids, RestoreError, RestoreOptions, RestoreSpec,
+    Appended, FileNote, Files, Image, Made, OwnPids, RestoreError, RestoreOptions, RestoreSpec,
+    Summary,
 };
 use eyrie_terminal::{Failure, told};
 use std::ffi::OsStr;
@@ -22,7 +23,8 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let restorer = restorer()?;
     let home = home::home()?;
     let (images, entry) = find::images(&home, &args.image)?;
-    let Found { path: image, comm, files, numbers, family } = newest_whole(&images)?;
+    let Found { path: image, summary, files, numbers, family } = newest_whole(&images)?;
+    let Summary { comm, cwd, .. } = summary;
     let files = args.keeping.files.or(files);
     have_numbers(args.keeping.own_pids(), &numbers, family)
         .with_context(|| format!("cannot restart {}", image.display()))?;
@@ -34,6 +36,9 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         None => home::create(&home, &name)?,
     };
     let keeping = Keeping { files, ..args.keeping.clone() };
+    let watch = supervise::watch(&cwd, &keeping);
+    let made = entry.as_ref().map_or(image.parent().unwrap_or(Path::new("/")), |e| &e.path);
+    let seen_made = Made::read(&made.join(home::MADE));
     let made = eyrie_image::restore_lazily(RestoreSpec {
         image: &image,
         restorer: &restorer,
@@ -51,6 +56,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
             },
             files: files.map_or(Files::Auto, FilesMode::mode),
             aside: Some(home::aside(&home, &folder.name)),
+            made: seen_made,
             ..RestoreOptions::default()
         },
     });
@@ -77,7 +83,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         Some(record) => record.command,
         None => format!("{comm} (from {})", image.display()),
     };
-    let started = Started { pid, folder, name, command, touched, set: held.set };
+    let started = Started { pid, folder, name, command, touched, watch, set: held.set };
     supervise::supervise(started, &keeping)
 }
 
@@ -98,8 +104,8 @@ pub fn restorer() -> anyhow::Result<PathBuf> {
 /// An image that is whole.
 struct Found {
     path: PathBuf,
-    /// The name of its program.
-    comm: String,
+    /// What it is of.
+    summary: Summary,
     /// What was said of files.
     files: Option<FilesMode>,
     /// Those of its processes and threads.
@@ -116,7 +122,7 @@ fn newest_whole(images: &[PathBuf]) -> anyhow::Result<Found> {
             Ok(image) => {
                 return Ok(Found {
                     path: path.clone(),
-                    comm: image.summary().comm,
+                    summary: image.summary(),
                     files: take::files_of(image.meta()),
                     numbers: image.numbers(),
                     family: !image.children().is_empty(),

@@ -17,14 +17,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether processes that the program has left behind have ended.
 const LOOK_MS: libc::c_int = 1000;
-/// For how long it is waited for word of files at a time.
-const WATCH_MS: i32 = 1000;
 
 /// A child that was just started, and what we know of it.
 pub struct Started {
@@ -35,6 +33,8 @@ pub struct Started {
     pub command: String,
     /// Files that it is known to write to without keeping them open.
     pub touched: Vec<PathBuf>,
+    /// Sees which files it writes to, if that is wanted and can be seen.
+    pub watch: Option<Arc<Watch>>,
     /// Signals that wait to be passed on.
     pub set: libc::sigset_t,
 }
@@ -74,9 +74,13 @@ enum End {
 
 /// Stays with the program to its end; returns the exit code.
 pub fn supervise(started: Started, keeping: &Keeping) -> Result<i32, Failure> {
-    let Started { pid, folder, name, command, touched, set } = started;
+    let Started { pid, folder, name, command, touched, watch, set } = started;
     let seen = Seen::default();
-    let watch = watch(pid, &touched, keeping);
+    if let Some(watch) = &watch {
+        // Without it a restart finds in its way what the program makes from now on.
+        let _ = watch.note(pid, &folder.path.join(home::MADE));
+        watch.follow(pid, &touched);
+    }
     let begun = begin((pid, watch), &folder, name.clone(), &command, set, keeping, seen.clone());
     let (program, pidfd) = match begun {
         Ok(begun) => begun,
@@ -87,6 +91,8 @@ pub fn supervise(started: Started, keeping: &Keeping) -> Result<i32, Failure> {
         }
     };
     let end = wait(&pidfd, || program.collect());
+    // What it made last is noted, too.
+    program.watch.iter().for_each(|watch| watch.take(0));
     program.close();
     tell_of_orphans(pid);
     let end = end.context("cannot wait for the program")?;
@@ -173,22 +179,16 @@ fn begin(
     Ok((program, pidfd))
 }
 
-/// Has it noted which files the program writes to without keeping them open.
-fn watch(pid: libc::pid_t, touched: &[PathBuf], keeping: &Keeping) -> Option<Arc<Watch>> {
-    let watch = Arc::new(Watch::begin().filter(|_| keeping.files_limit > 0)?);
-    watch.follow(pid, touched);
-    let weak = Arc::downgrade(&watch);
-    let run = move || {
-        while let Some(watch) = weak.upgrade() {
-            watch.take(WATCH_MS);
-        }
-    };
-    std::thread::Builder::new().name("watch".into()).spawn(run).ok()?;
+/// Begins to look which files a program writes to that will work in a folder.
+pub fn watch(folder: &Path, keeping: &Keeping) -> Option<Arc<Watch>> {
+    let wanted = keeping.files_limit > 0;
+    let watch = if wanted { Watch::start() } else { None }?;
+    watch.will_be_in(folder);
     Some(watch)
 }
 
 /// The number in the name of an image of `program`.
-fn number(path: &std::path::Path, program: &str) -> Option<u64> {
+fn number(path: &Path, program: &str) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix(program)?.strip_prefix('.')?.strip_suffix(home::SUFFIX)?.parse().ok()
 }

@@ -11,6 +11,7 @@
 //! what several processes write to, and keeping it open, is what logs do.
 
 use crate::error::RestoreError;
+use crate::kept;
 use crate::procfs;
 use crate::reopen::file_error;
 use crate::state::{Description, FileId, State, Target};
@@ -61,8 +62,9 @@ pub fn mark_shared(shared: &Files, descriptions: &mut [Description]) {
 
 /// Which of these files processes besides `own` have open for writing. What cannot be looked at
 /// does not count: it belongs to other users. Nor does what `own` began since they were frozen: it
-/// had nothing open then.
-pub fn open_elsewhere(own: &[libc::pid_t], wanted: &Files) -> Files {
+/// had nothing open then. Each with when it was made, 0 if that is not known: `own` may have removed
+/// it since, and somebody's new file may have got its number.
+pub fn open_elsewhere(own: &[libc::pid_t], wanted: &BTreeMap<(u64, u64), i64>) -> Files {
     let mut found = BTreeSet::new();
     let all = procfs::processes().unwrap_or_default();
     for pid in all.into_iter().filter(|pid| !own.contains(pid)) {
@@ -71,7 +73,9 @@ pub fn open_elsewhere(own: &[libc::pid_t], wanted: &Files) -> Files {
             let Ok(meta) = fs::metadata(fd.path()) else { continue };
             let file = (meta.dev(), meta.ino());
             let writes = || can_write(pid, fd.file_name().as_bytes());
-            if wanted.contains(&file) && writes() && !descends(pid, own) {
+            let born = kept::born(&meta);
+            let is_it = |then: &i64| *then == 0 || born == 0 || *then == born;
+            if wanted.get(&file).is_some_and(is_it) && writes() && !descends(pid, own) {
                 found.insert(file);
             }
         }
@@ -91,11 +95,15 @@ fn descends(mut pid: libc::pid_t, own: &[libc::pid_t]) -> bool {
     false
 }
 
-/// Whether a descriptor of a process, by its number as text, can write.
+/// Whether a descriptor of a process, by its number as text, can write. One that was closed since
+/// it was listed cannot; we ourselves open files to read them, beside the thread that looks here.
 pub fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {
     let number = std::str::from_utf8(fd).ok().and_then(|n| n.parse::<u32>().ok());
-    let info = number.and_then(|fd| procfs::fdinfo(pid, fd).ok());
-    info.is_none_or(|info| info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY)
+    let Some(number) = number else { return false };
+    match procfs::fdinfo(pid, number) {
+        Ok(info) => info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY,
+        Err(_) => fs::symlink_metadata(format!("/proc/{pid}/fd/{number}")).is_ok(),
+    }
 }
 
 /// What becomes of what was appended to files after the checkpoint.

@@ -12,6 +12,7 @@ use crate::procfs;
 use crate::state::{Clocks, State};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 const CLOCKS: [i32; 2] = [libc::CLOCK_MONOTONIC, libc::CLOCK_BOOTTIME];
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -84,6 +85,38 @@ pub fn left_out() -> String {
     };
     let which = "clocks: CLOCK_MONOTONIC and CLOCK_BOOTTIME are those of this machine";
     format!("{which} ({why}), waits may end late or early")
+}
+
+/// This start of the machine, and how far its clock of the day is ahead of that which began then.
+pub fn offset() -> Option<([u8; 16], i64)> {
+    let own = ahead(std::process::id() as i32)[1];
+    let machines = (now(libc::CLOCK_BOOTTIME) as i64).saturating_sub(own);
+    Some((boot()?, (now(libc::CLOCK_REALTIME) as i64).saturating_sub(machines)))
+}
+
+/// A time of day before which nothing was made by the process since it stood still, and after which
+/// nothing was made by it before ([`until_told_apart`]); by what is known of starts of the machine.
+pub fn moment(state: &State, offsets: &[([u8; 16], i64)]) -> Option<i64> {
+    let clocks = state.clocks.as_ref()?;
+    let (_, offset) = offsets.iter().find(|(boot, _)| *boot == clocks.boot)?;
+    let machines = (clocks.shown_ns[1] as i64).saturating_sub(clocks.ahead_ns[1]);
+    Some(machines.saturating_add(*offset).saturating_sub(tick_ns() * 3 / 2))
+}
+
+/// How long it is until what is made now can be told by its time from what was made at `ns`.
+pub fn until_told_apart(ns: i64) -> Duration {
+    let apart = ns.saturating_add(2 * tick_ns());
+    let left = apart.saturating_sub(now(libc::CLOCK_REALTIME) as i64).clamp(0, 4 * tick_ns());
+    Duration::from_nanos(left as u64)
+}
+
+/// How coarse the times of files are.
+fn tick_ns() -> i64 {
+    const MOST_NS: i64 = 10_000_000;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: MOST_NS };
+    // SAFETY: fills a live structure; what is in it stays if the clock is refused.
+    unsafe { libc::clock_getres(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
+    time.tv_nsec.clamp(1, MOST_NS)
 }
 
 fn boot() -> Option<[u8; 16]> {

@@ -20,6 +20,7 @@ use crate::stops::{reap, try_reap};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee, is_traced_by_us};
 use crate::twin::end_twin;
 use crate::undertaker::Undertaker;
+use crate::watch::Watch;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::marker::PhantomData;
@@ -80,6 +81,8 @@ pub struct Frozen {
     pub(crate) tap: Option<Box<dyn Tap>>,
     /// Once this is true, its next image is not wanted any more.
     pub(crate) called_off: Option<Arc<AtomicBool>>,
+    /// Has seen which files it writes to.
+    pub(crate) watch: Option<Arc<Watch>>,
     /// How long it may stand still while nothing is stored for that, if this was said.
     pub(crate) limit: Option<Duration>,
     _this_thread: PhantomData<*const ()>,
@@ -155,6 +158,7 @@ impl Frozen {
             bound: None,
             tap: None,
             called_off: None,
+            watch: None,
             limit: None,
             _this_thread: PhantomData,
         }
@@ -188,6 +192,11 @@ impl Frozen {
     pub fn is_bound_to(&mut self, mask: &[u8]) {
         self.bound = Some(mask.to_vec());
         self.children.iter_mut().for_each(|child| child.is_bound_to(mask));
+    }
+
+    /// For an image without a [`crate::Tracker`]: has seen which files it writes to, and makes.
+    pub fn was_watched(&mut self, watch: Arc<Watch>) {
+        self.watch = Some(watch);
     }
 
     /// Has its next image, not those of its children, go to a tap as well, while it is written. The

@@ -46,6 +46,8 @@ pub struct Summary {
     pub pid: i32,
     /// Name of the program.
     pub comm: String,
+    /// Where it works.
+    pub cwd: std::path::PathBuf,
     /// Threads.
     pub threads: usize,
     /// Memory mappings.
@@ -211,6 +213,7 @@ impl Image {
         Summary {
             pid: self.state.pid,
             comm: String::from_utf8_lossy(&self.state.leader().comm).into_owned(),
+            cwd: crate::reopen::path_of(&self.state.cwd).into(),
             threads: self.state.threads.len(),
             regions: self.state.regions.len(),
             files: self.state.descriptions.iter().filter(|d| is_file(&d.target)).count(),

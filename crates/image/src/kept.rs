@@ -112,9 +112,13 @@ pub fn find(table: &Table, maps: &[Mapping], touched: &[Touched], room: &mut Roo
             note(&mut found, &m.path, if may_write { kept::WRITTEN } else { kept::READ });
         }
     }
-    for Touched { path, shared } in touched {
-        let shared = if *shared { kept::SHARED } else { 0 };
-        note(&mut found, path.as_os_str().as_bytes(), kept::TOUCHED | shared);
+    for Touched { path, shared, folder } in touched {
+        let flags = match (folder, shared) {
+            (true, _) => kept::FOLDER,
+            (false, true) => kept::TOUCHED | kept::SHARED,
+            (false, false) => kept::TOUCHED,
+        };
+        note(&mut found, path.as_os_str().as_bytes(), flags);
     }
     let names: BTreeSet<Vec<u8>> = found.values().map(|w| w.file.path.clone()).collect();
     let written = |w: &&Wanted| w.flags & kept::WRITTEN != 0;
@@ -141,10 +145,11 @@ fn choose(inode: Inode, mut wanted: Wanted, room: &mut Room) -> Option<Wanted> {
     if room.seen.len() >= MAX_FILES && !room.seen.contains_key(&inode) {
         return None;
     }
-    if room.take(inode, wanted.file.size, limit) {
+    let folder = wanted.flags & kept::FOLDER != 0;
+    if !folder && room.take(inode, wanted.file.size, limit) {
         wanted.flags |= kept::CONTENT;
     }
-    let of_use = writes || wanted.flags & (kept::CONTENT | kept::BESIDE) != 0;
+    let of_use = writes || wanted.flags & (kept::CONTENT | kept::BESIDE | kept::FOLDER) != 0;
     of_use.then_some(wanted)
 }
 
@@ -163,7 +168,8 @@ fn note(found: &mut BTreeMap<Inode, Wanted>, path: &[u8], flags: u32) {
         return;
     }
     let Ok(meta) = fs::symlink_metadata(path_of(path)) else { return };
-    if !meta.is_file() {
+    let is_folder = flags == kept::FOLDER;
+    if is_folder != meta.is_dir() || !is_folder && !meta.is_file() {
         return;
     }
     let new = || Wanted {

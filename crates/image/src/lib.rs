@@ -91,6 +91,7 @@ pub mod fuzzing;
 mod given;
 mod gothreads;
 mod growing;
+mod guess;
 mod hashes;
 mod heap;
 mod held;
@@ -106,6 +107,7 @@ mod lazy;
 mod lend;
 mod load;
 mod locks;
+mod made;
 #[cfg(test)]
 mod many_mappings_tests;
 mod mapped;
@@ -213,6 +215,7 @@ pub use inet::this_network;
 pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, ThreadInfo};
 pub use kept::DEFAULT_LIMIT_BYTES as DEFAULT_FILES_LIMIT_BYTES;
 pub use lazy::{Filled, Filling};
+pub use made::Made;
 pub use offers::{Decisions, Machine, Offer, machine, meminfo};
 pub use own_pids::{
     OwnPids, enter_if, enter_own_pids, is_own_or_root, may_bring_numbers_back, may_have_own_pids,

@@ -12,8 +12,9 @@ use crate::kept::Wanted;
 use crate::named::{self, Inode, Named};
 use crate::objects::{Object, Objects, Piece};
 use crate::procfs::{self, Mapping};
+use crate::regions::identify;
 use crate::spans::Spans;
-use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, kept, orphan_id};
+use crate::state::{FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, kept, orphan_id};
 use crate::system_v;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -47,9 +48,10 @@ struct Found {
     maps: Vec<Mapping>,
 }
 
-/// All of a process, each known by device and inode.
+/// All of a process, each known by device and inode; and files that it has mapped shared, under the
+/// paths that they had when it stood still: others may remove them while its twin is looked at.
 #[derive(Debug, Clone, Default)]
-pub struct Orphans(Vec<Found>, HashMap<Inode, usize>);
+pub struct Orphans(Vec<Found>, HashMap<Inode, usize>, HashMap<Inode, Option<FileId>>);
 
 impl Found {
     fn is_kept(&self) -> bool {
@@ -142,9 +144,16 @@ impl Orphans {
             if let Some(kind) = kind(&m.path, (m.dev, m.ino), named).map_err(refuse)? {
                 let i = all.add(m.dev, m.ino, kind)?;
                 all.0[i].maps.push(m.clone());
+            } else {
+                all.2.entry((m.dev, m.ino)).or_insert_with(|| identify(m));
             }
         }
         Ok(all)
+    }
+
+    /// A file that is mapped shared, as it was found when the process stood still.
+    pub fn plain(&self, dev: u64, ino: u64) -> Option<&FileId> {
+        self.2.get(&(dev, ino))?.as_ref()
     }
 
     fn add_program(&mut self, pid: libc::pid_t) -> Result<(), CaptureError> {
@@ -219,12 +228,13 @@ impl Orphans {
         self.1.get(&(dev, ino)).copied()
     }
 
-    /// Files that are written to and would be put back, by the numbers that `stat` gives.
-    pub fn kept_files(&self) -> impl Iterator<Item = Inode> + '_ {
+    /// Files that are written to and would be put back, by the numbers that `stat` gives, with when
+    /// they were made.
+    pub fn kept_files(&self) -> impl Iterator<Item = (Inode, i64)> + '_ {
         self.0.iter().filter_map(|found| match &found.orphan.kind {
-            OrphanKind::Kept { file, flags, .. } => {
+            OrphanKind::Kept { file, flags, born_ns, .. } => {
                 let written = flags & (kept::WRITTEN | kept::TOUCHED) != 0;
-                written.then_some((file.dev, file.ino))
+                written.then_some(((file.dev, file.ino), *born_ns))
             }
             _ => None,
         })

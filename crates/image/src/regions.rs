@@ -148,8 +148,9 @@ impl Regions {
     fn file(&mut self, m: &Mapping) -> Option<Backing> {
         let key = (m.path.clone(), m.dev, m.ino);
         let files = &mut self.files;
+        let plain = self.orphans.plain(m.dev, m.ino).filter(|_| m.shared);
         let known = self.known.entry(key).or_insert_with(|| {
-            let id = identify(m)?;
+            let id = plain.cloned().or_else(|| identify(m))?;
             files.push(id);
             Some(files.len() as u32 - 1)
         });
@@ -158,7 +159,7 @@ impl Regions {
 }
 
 /// The file behind a mapping, if its path still leads to it and it can be read.
-fn identify(m: &Mapping) -> Option<FileId> {
+pub fn identify(m: &Mapping) -> Option<FileId> {
     let path = OsString::from_vec(m.path.clone());
     let meta = fs::metadata(&path).ok()?;
     let dev = u64::from(libc::major(meta.dev())) << 32 | u64::from(libc::minor(meta.dev()));

@@ -123,7 +123,8 @@ impl<'a> Reopener<'a> {
         let states = || images.iter().map(|image| &image.state);
         // Before anything is open for writing: these ask who else has it so.
         let how = (options.files, options.appended);
-        let undo = Undo::look(states(), how, options.aside.clone(), &options.shared);
+        let others = (&*options.shared, &options.made);
+        let undo = Undo::look(states(), how, options.aside.clone(), others);
         let place = |id: &FileId| Some(undo.found(id)).filter(|p| !options.shared.contains(p));
         let cuts = Cuts::find(states(), options.appended, place);
         let sockets = images.iter().flat_map(|image| rewire::sockets_of(image));
@@ -165,7 +166,13 @@ impl<'a> Reopener<'a> {
         }
         for number in 0..state.files.len() {
             let (path, stands_in) = self.undo.place(&state.files[number])?;
-            let file = mapped::reopen(state, number, (&path, stands_in))?;
+            let mut file = mapped::reopen(state, number, (&path, stands_in));
+            if let Err(RestoreError::File { .. }) = file
+                && let Some(made) = self.undo.instead(&state.files[number])
+            {
+                file = mapped::reopen(state, number, (&made?, true));
+            }
+            let file = file?;
             let fd = self.keep(file.into());
             all.files.push(fd);
         }

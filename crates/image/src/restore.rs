@@ -110,6 +110,9 @@ pub struct RestoreOptions {
     pub aside: Option<PathBuf>,
     /// Files that others were seen writing to ([`crate::Watch::shared`]): they stay as they are.
     pub shared: Vec<PathBuf>,
+    /// What the program was seen making ([`crate::Watch::made`]): of that, what came after the
+    /// checkpoint is taken away.
+    pub made: crate::made::Made,
 }
 
 /// A restored process.

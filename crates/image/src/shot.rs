@@ -145,7 +145,9 @@ impl Frozen {
         let shot = survey.and_then(|mut survey| {
             survey.called_off = called_off;
             survey.files = Room::new(tracker.files_limit);
-            let touched = tracker.watch.as_ref().map(|watch| watch.touched(self.tracee.0));
+            let watch = self.watch.as_ref().or(tracker.watch.as_ref());
+            watch.iter().for_each(|watch| watch.settle(self.tracee.0));
+            let touched = watch.map(|watch| watch.touched(self.tracee.0));
             survey.touched = touched.unwrap_or_default();
             // One that stands until its image is written has nothing to go on for.
             let limit = if wish == Mode::Sync { Some(Duration::MAX) } else { limit };

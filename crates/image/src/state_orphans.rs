@@ -99,8 +99,10 @@ pub mod kept {
     pub const TOUCHED: u32 = 1 << 6;
     /// The process appends to it (`O_APPEND`).
     pub const APPENDS: u32 = 1 << 7;
+    /// It is a folder that the program was seen making.
+    pub const FOLDER: u32 = 1 << 8;
     /// All bits that have a meaning.
-    pub const ALL: u32 = (1 << 8) - 1;
+    pub const ALL: u32 = (1 << 9) - 1;
 }
 
 wire_struct! {

@@ -33,6 +33,7 @@ use crate::tree;
 use crate::twin::{self, Saved};
 use crate::write::{Contents, ImageWriter, Written};
 use crate::{ImageReport, PAGE_BYTES};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -308,7 +309,8 @@ impl Shot {
     /// a while where there are many processes.
     fn look_for_files(&self, state: &State, regions: &Regions) -> Option<Meanwhile<append::Files>> {
         let family = self.family.borrow().clone();
-        let mut files = append::files(&state.descriptions);
+        let appended = append::files(&state.descriptions).into_iter();
+        let mut files: BTreeMap<_, _> = appended.map(|file| (file, 0)).collect();
         files.extend(regions.orphans.kept_files());
         let some = !files.is_empty();
         some.then(|| Meanwhile::begin(move || append::open_elsewhere(&family, &files)))

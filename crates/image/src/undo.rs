@@ -13,6 +13,7 @@ use crate::append::Appended;
 use crate::descriptors::file_id;
 use crate::error::RestoreError;
 use crate::kept;
+use crate::made::{Made, Newer};
 use crate::reopen::{file_error, path_of};
 use crate::state::{FileId, Orphan, OrphanKind, State, kept as bits};
 use crate::writers;
@@ -97,6 +98,10 @@ pub struct Undo {
     how: Files,
     appended: Appended,
     aside: Option<PathBuf>,
+    /// What the program made since the checkpoint, what is below a folder before it.
+    newer: Vec<Newer>,
+    /// Folders that it had made, with their access rights, each before those below.
+    folders: BTreeMap<PathBuf, u32>,
     done: bool,
     pub notes: Vec<FileNote>,
 }
@@ -135,6 +140,9 @@ fn cases<'a>(states: impl Iterator<Item = &'a State>) -> Vec<Case> {
     let mut all: BTreeMap<u64, Case> = BTreeMap::new();
     for Orphan { id, kind, mode, .. } in states.flat_map(|s| &s.orphans) {
         let OrphanKind::Kept { file, born_ns, links, flags } = kind else { continue };
+        if flags & bits::FOLDER != 0 {
+            continue;
+        }
         let path = PathBuf::from(path_of(&file.path));
         let new = || Case {
             id: *id,
@@ -156,6 +164,17 @@ fn cases<'a>(states: impl Iterator<Item = &'a State>) -> Vec<Case> {
     all.into_values().collect()
 }
 
+/// The folders that `states` tell of.
+fn folders(states: &[&State]) -> BTreeMap<PathBuf, u32> {
+    let folder = |o: &Orphan| match &o.kind {
+        OrphanKind::Kept { file, flags, .. } if flags & bits::FOLDER != 0 => {
+            Some((PathBuf::from(path_of(&file.path)), o.mode))
+        }
+        _ => None,
+    };
+    states.iter().flat_map(|s| &s.orphans).filter_map(folder).collect()
+}
+
 /// Whether the image can make the file of this identity again, or knows where it may have gone.
 pub fn stands_in(state: &State, id: &FileId) -> bool {
     state.orphans.iter().any(|o| match &o.kind {
@@ -172,16 +191,21 @@ impl Undo {
         states: impl Iterator<Item = &'a State>,
         how: (Files, Appended),
         aside: Option<PathBuf>,
-        shared: &[PathBuf],
+        (shared, made): (&[PathBuf], &Made),
     ) -> Undo {
-        Undo::of(cases(states), how, aside, shared)
+        let states: Vec<&State> = states.collect();
+        let newer = states.first().map_or_else(Vec::new, |first| made.since(first));
+        let folders = folders(&states);
+        let mut undo = Undo::of(cases(states.into_iter()), how, aside, (shared, newer));
+        undo.folders = folders;
+        undo
     }
 
     fn of(
         mut cases: Vec<Case>,
         (how, appended): (Files, Appended),
         aside: Option<PathBuf>,
-        shared: &[PathBuf],
+        (shared, mut newer): (&[PathBuf], Vec<Newer>),
     ) -> Undo {
         let known: BTreeSet<u64> = cases.iter().map(|case| case.file.ino).collect();
         for case in &mut cases {
@@ -207,10 +231,27 @@ impl Undo {
                 }
                 _ if older => Some("what has its name now is older than it".into()),
                 Some(pid) => Some(writers::named(pid)),
+                // Nobody knows whose it is, and the program has neither open.
+                None if matches!(case.now, Now::Replaced)
+                    && !case.is_open()
+                    && newer.iter().all(|newer| newer.path != case.path) =>
+                {
+                    Some("what has its name now was not seen being made by the program".into())
+                }
                 None => None,
             };
         }
-        Undo { cases, how, appended, aside, done: false, notes: Vec::new() }
+        let folders = BTreeMap::new();
+        newer.retain(|Newer { path, meta, guessed }| {
+            let known = cases.iter().any(|case| case.is_it(meta));
+            let free = || meta.is_dir() || writers::of(path).is_none();
+            // Where nothing comes back under its name it stays.
+            let mut named = cases.iter().filter(|case| case.path == *path).peekable();
+            let wanted = !guessed || named.peek().is_some();
+            let wanted = wanted && named.all(|case| case.hands_off.is_none());
+            wanted && !known && !shared.contains(path) && free()
+        });
+        Undo { cases, how, appended, aside, newer, folders, done: false, notes: vec![] }
     }
 
     fn case(&self, id: &FileId) -> Option<usize> {
@@ -218,10 +259,11 @@ impl Undo {
         self.cases.iter().position(|case| case.is_open() && same(case))
     }
 
-    /// Files that were written to and are not open.
+    /// Files that were written to and are not open, and folders that were made.
     pub fn touched(&self) -> Vec<PathBuf> {
         let touched = self.cases.iter().filter(|case| case.has(bits::TOUCHED));
-        touched.map(|case| case.path.clone()).collect()
+        let files = touched.map(|case| case.path.clone());
+        files.chain(self.folders.keys().cloned()).collect()
     }
 
     /// Where a file is now, if it is anywhere.
@@ -251,13 +293,30 @@ impl Undo {
             let put = put && case.hands_off.is_none() && self.moves();
             return Ok((case.place().to_path_buf(), moved || put));
         }
-        // What is only read and was replaced is looked at as ever.
-        let replaced = matches!(case.now, Now::Replaced);
+        // What is only read and was replaced by others is looked at as ever.
+        let replaced = matches!(case.now, Now::Replaced) && !self.is_newer(&case.path);
         if !case.has(bits::CONTENT) || replaced && !case.has(bits::WRITTEN) {
             return Ok((case.path.clone(), false));
         }
         let made = self.make(i)?;
         Ok((made, true))
+    }
+
+    /// The same for one that cannot be what lies there now: it has the name only if that came from
+    /// the program itself.
+    pub fn instead(&mut self, id: &FileId) -> Option<Result<PathBuf, RestoreError>> {
+        let i = self.case(id)?;
+        let case = &mut self.cases[i];
+        let replaced = matches!(case.now, Now::Replaced) && !case.has(bits::WRITTEN);
+        if !replaced || !case.has(bits::CONTENT) || self.how == Files::Refuse {
+            return None;
+        }
+        case.hands_off.get_or_insert_with(|| "another file has its name".into());
+        Some(self.make(i))
+    }
+
+    fn is_newer(&self, path: &Path) -> bool {
+        self.newer.iter().any(|newer| newer.path == *path)
     }
 
     /// Makes a file that is gone again, empty, under a name of ours in its folder.
@@ -322,6 +381,7 @@ impl Undo {
     /// Puts them back.
     pub fn put_back(&mut self, contents: Contents<'_>) -> Result<(), RestoreError> {
         if self.moves() {
+            self.set_newer_aside();
             self.set_journals_aside();
         }
         // Contents first: they are where the files are, whatever their names.
@@ -431,12 +491,20 @@ impl Undo {
 
     /// Takes away what has the name of a file that comes back; it is kept.
     fn clear(&self, path: &Path) -> bool {
-        if self.aside.as_ref().and_then(|aside| keep(path, aside, true)).is_some() {
-            return true;
+        clear(path, self.aside.as_deref()).is_some()
+    }
+
+    /// What the program made since the checkpoint.
+    fn set_newer_aside(&mut self) {
+        let mut newer = std::mem::take(&mut self.newer);
+        newer.retain(|newer| !self.folders.contains_key(&newer.path));
+        for (folder, mode) in &self.folders {
+            let mut new = fs::DirBuilder::new();
+            // What cannot be made is missed by whoever wants it.
+            let _ = new.mode(*mode).create(folder);
         }
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".eyrie-ahead");
-        fs::rename(path, beside).is_ok()
+        let notes = away(&newer, self.aside.as_deref());
+        self.notes.extend(notes);
     }
 
     /// Journals of databases that came after the checkpoint.
@@ -510,8 +578,9 @@ impl Case {
         let described = || Some(self.described());
         if !matches!(self.now, Now::There) {
             // One that is only read and was replaced is looked at when it is opened.
-            let read_only = matches!(self.now, Now::Replaced) && !self.has(bits::WRITTEN);
-            return if read_only { None } else { described() };
+            let read_only = !self.has(bits::WRITTEN | bits::TOUCHED) && self.made.is_none();
+            let looked_at = matches!(self.now, Now::Replaced) && read_only;
+            return if looked_at { None } else { described() };
         }
         if !self.has(bits::WRITTEN | bits::TOUCHED) {
             return None;
@@ -531,6 +600,39 @@ impl Case {
             None => described(),
         }
     }
+}
+
+fn away(all: &[Newer], aside: Option<&Path>) -> Vec<FileNote> {
+    let mut notes = Vec::new();
+    for Newer { path, meta, .. } in all {
+        let same = |m: &Metadata| (m.dev(), m.ino()) == (meta.dev(), meta.ino());
+        if !fs::symlink_metadata(path).is_ok_and(|m| same(&m)) {
+            continue;
+        }
+        if meta.is_dir() {
+            // One in which there is something stays.
+            drop(fs::remove_dir(path));
+            continue;
+        }
+        let to = clear(path, aside);
+        let left = to.is_none();
+        let what = match to {
+            Some(to) => format!("came after the checkpoint; it is now {}", to.display()),
+            None => "came after the checkpoint; it cannot be moved away".into(),
+        };
+        notes.push(FileNote { path: path.clone(), what, left });
+    }
+    notes
+}
+
+/// Takes away what is to have its name no more; tells where it is kept.
+fn clear(path: &Path, aside: Option<&Path>) -> Option<PathBuf> {
+    if let Some(to) = aside.and_then(|aside| keep(path, aside, true)) {
+        return Some(to);
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".eyrie-ahead");
+    fs::rename(path, &beside).is_ok().then(|| beside.into())
 }
 
 /// Names the first few files that are not as they were, of which there is one at least.

@@ -33,7 +33,7 @@ fn back(case: Case, then: &str, how: Files, aside: &Path) -> Result<Vec<FileNote
     let content = content(then);
     let contents = |_: u64| Some(&content);
     let aside = Some(aside.to_path_buf());
-    let mut undo = Undo::of(vec![case], (how, Appended::Auto), aside, &[]);
+    let mut undo = Undo::of(vec![case], (how, Appended::Auto), aside, (&[], vec![]));
     let id = undo.cases[0].file.clone();
     if undo.cases[0].is_open() {
         let (path, _) = undo.place(&id)?;
@@ -134,4 +134,36 @@ fn a_journal_that_came_later_goes() {
     back(before, "then", Files::Auto, aside.path()).unwrap();
     assert_eq!(names(folder.path()), ["base"]);
     assert_eq!(names(aside.path()), ["base-journal"]);
+}
+
+#[test]
+fn what_was_made_since_goes_unless_what_has_its_name_stays() {
+    for stays in [false, true] {
+        let (folder, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("old"), "then").unwrap();
+        let mut old = case(&at("old"), bits::TOUCHED | bits::CONTENT);
+        old.flags |= if stays { bits::SHARED } else { 0 };
+        fs::remove_file(at("old")).unwrap();
+        fs::create_dir(at("made")).unwrap();
+        fs::create_dir(at("used")).unwrap();
+        for name in ["old", "made/below", "used/theirs", "perhaps"] {
+            fs::write(at(name), "now").unwrap();
+        }
+        let newer = ["made/below", "made", "old", "used", "perhaps"].map(|name| {
+            let meta = fs::symlink_metadata(at(name)).unwrap();
+            Newer { path: at(name), meta, guessed: ["old", "perhaps"].contains(&name) }
+        });
+        // Another file with the inode number of the old one would be that.
+        old.born_ns = 1;
+        let content = content("then");
+        let how = (Files::Auto, Appended::Auto);
+        let (kept, newer) = (Some(aside.path().to_path_buf()), newer.into_iter().collect());
+        let mut undo = Undo::of(vec![old], how, kept, (&[], newer));
+        undo.put_back(&|_| Some(&content)).unwrap();
+        assert_eq!(names(folder.path()), ["old", "perhaps", "used"], "{:?}", undo.notes);
+        assert_eq!(text(&at("old")), if stays { "now" } else { "then" });
+        assert_eq!(names(&at("used")), ["theirs"]);
+        assert_eq!(text(&aside.path().join("below")), "now");
+    }
 }

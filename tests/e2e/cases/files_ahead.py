@@ -10,7 +10,7 @@ import tempfile
 import harness
 from bad_input import program
 from harness import Gated
-from image_cli import PROGRAM, home, rest
+from image_cli import Home, Ordinary, home, rest
 
 SQLITE = """
 import os, sqlite3, sys, time
@@ -56,6 +56,45 @@ print([open(name).read() for name in ("log.1", "log")])
 """
 
 
+# Makes files that must be new, renames over others, has nothing open in between, and no child while
+# it waits.
+RENAMES = """
+once() { mkdir dir.$1 && (set -C; echo $1 > dir.$1/new && echo $1 > once.$1) || exit 9; }
+i=0; echo begin > old
+while test $i -lt 30; do
+    while test $i = 10 -o $i = 20 && ! test -e go.$i; do :; done
+    echo $i >> log
+    { cat old; echo $i; } > new && mv new old
+    test "$1" = once && once $i
+    echo $i >> at
+    i=$((i + 1))
+done
+cat log old
+"""
+
+# With a journal that is rolled back, two connections, and files that are written anew as a whole.
+JOURNALS = """
+import os, sqlite3, time
+one, two = (sqlite3.connect("base", isolation_level=None) for _ in range(2))
+one.execute("pragma journal_mode=delete")
+one.execute("create table t (i integer primary key, before integer, more blob)")
+one.execute("pragma cache_size=4")
+for i in range(30):
+    while i in (10, 20) and not os.path.exists(f"go.{i}"):
+        time.sleep(0.002)
+    db = (one, two)[i % 2]
+    count = db.execute("select count(*), sum(before) from t").fetchone()
+    db.execute("begin immediate")
+    db.execute("insert into t values (?, ?, ?)", (i, count[0] + i * (count[1] or 1) % 1009, bytes(9000)))
+    db.execute("rollback" if i % 5 == 4 else "commit")
+    if i % 7 == 6:
+        db.execute("delete from t where i % 3 = 0")
+        db.execute("vacuum")
+    open("at", "a").write(f"{i}\\n")
+print(one.execute("select count(*), sum(before) from t").fetchone(), *one.execute("pragma integrity_check"))
+"""
+
+
 def lines(path):
     try:
         with open(path) as file:
@@ -72,19 +111,27 @@ def alone(command, folder):
     return done.stdout
 
 
-def comes_back(command, options=()):
+def comes_back(command, options=(), make=Home):
     """The program is checkpointed at step 10, killed at step 20 and brought back."""
-    with home() as place:
+    with home(make) as place:
         other = os.path.join(place.path, "alone")
         work = os.path.join(place.path, "work")
         os.mkdir(other)
         os.mkdir(work)
+        if place.who:
+            os.chown(work, place.who["user"], place.who["group"])
         expected = alone(command, other)
 
         def start(*words):
             pipe = subprocess.PIPE
             process = subprocess.Popen(
-                [PROGRAM, *words], cwd=work, env=place.env, stdin=pipe, stdout=pipe, stderr=pipe
+                [place.program, *words],
+                cwd=work,
+                env=place.env,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                **place.who,
             )
             place.started.append(process)
             return process
@@ -105,8 +152,8 @@ def comes_back(command, options=()):
         return (*rest(again), expected)
 
 
-def right(command, told):
-    code, out, err, expected = comes_back(command)
+def right(command, told, make=Home):
+    code, out, err, expected = comes_back(command, make=make)
     assert (code, out) == (0, expected), (code, out, expected, err)
     assert all(word in err for word in told), err
 
@@ -115,12 +162,45 @@ def test_a_database_with_a_log_of_its_own():
     right([sys.executable, "-c", SQLITE], ["base", "put back"])
 
 
+def test_a_database_with_a_journal_that_is_rolled_back():
+    right([sys.executable, "-c", JOURNALS], ["base", "put back"])
+
+
 def test_a_script_that_appends_has_no_line_twice():
     if os.geteuid() == 0:
         return right(["sh", "-c", SCRIPT], ["log", "put back"])
     # Who writes to a file that is not kept open the kernel tells only to root.
     code, out, err, _ = comes_back(["sh", "-c", SCRIPT])
     assert code != 0 or "10\n11" in out, (out, err)
+
+
+def test_a_script_that_makes_files_and_renames_over_others():
+    once = ["once"] if os.geteuid() == 0 else []
+    told = ["log", "/old was replaced", "put back"] + (["/once.15 came after"] if once else [])
+    right(["sh", "-c", RENAMES, "sh", *once], told)
+
+
+def test_a_script_of_an_ordinary_user():
+    right(["sh", "-c", RENAMES], ["log", "/old was replaced", "put back"], make=Ordinary)
+
+
+def direct(compiler, *options):
+    """The program with direct access files, built."""
+    out = os.path.join(harness.BUILD, "tests", "scratch_f" + "".join(options))
+    source = os.path.join(harness.ROOT, "tests", "e2e", "programs", "scratch_f.F90")
+    command = [compiler, "-O1", "-ffree-line-length-none", *options, "-o", out, source]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=os.path.dirname(out))
+    assert done.returncode == 0, done.stderr
+    return [out]
+
+
+def test_a_scratch_file_of_fortran():
+    if os.geteuid() == 0:
+        right(direct("gfortran", "-DALONE"), ["direct.0", "put back", "/new.15 came after"])
+
+
+def test_a_scratch_file_of_a_rank_of_fortran():
+    goes_on(direct(os.path.join(harness.BUILD, "bin", "mpifort")), [])
 
 
 def test_a_log_that_is_moved_on():
@@ -140,14 +220,14 @@ def test_what_differs_is_only_named_if_it_is_to_be():
     assert code != 0 and "left as it is: --files warn" in err, (code, err)
 
 
-def test_a_file_of_a_rank_that_is_updated_in_place():
-    command = program("inplace")
-    with harness.Job(command + ["600"], ranks=2) as job:
+def goes_on(command, steps):
+    """Two ranks are checkpointed, and killed and brought back when they have the result."""
+    with harness.Job(command + steps, ranks=2) as job:
         assert job.wait() == 0, job.report()
         expected = job.stdout()
     with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
         gate = os.path.join(folder, "go")
-        with Gated(command + ["600", gate], ranks=2, ckpt_every=3600) as job:
+        with Gated(command + steps + [gate], ranks=2, ckpt_every=3600) as job:
             job.wait_running(2)
             job.eyrie("checkpoint", "last")
             open(gate, "w").close()
@@ -159,3 +239,7 @@ def test_a_file_of_a_rank_that_is_updated_in_place():
             job.let_end()
             assert job.wait() == 0, job.report()
             assert job.stdout() == expected, (job.stdout(), expected, job.stderr())
+
+
+def test_a_file_of_a_rank_that_is_updated_in_place():
+    goes_on(program("inplace"), ["600"])

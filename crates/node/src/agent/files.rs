@@ -1,26 +1,15 @@
-//! Files that ranks write to without keeping them open: a thread takes what the kernel tells.
+//! Files that ranks write to without keeping them open, and that they make.
 
 use super::Agent;
-use eyrie_control::JobSpec;
-use eyrie_image::{FileNote, Watch};
+use eyrie_control::{Ft, JobSpec};
+use eyrie_image::{FileNote, Made, Watch};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// For how long it is waited for word of files at a time.
-const WAIT_MS: i32 = 1000;
 
 /// Begins, where the kernel tells, and if ranks may come back.
 pub(super) fn watch(spec: &JobSpec) -> Option<Arc<Watch>> {
     let wanted = spec.ft.protects() && spec.files_limit_bytes > 0;
-    let watch = Arc::new(Watch::begin().filter(|_| wanted)?);
-    let weak = Arc::downgrade(&watch);
-    let run = move || {
-        while let Some(watch) = weak.upgrade() {
-            watch.take(WAIT_MS);
-        }
-    };
-    std::thread::Builder::new().name("eyrie-files".into()).spawn(run).ok()?;
-    Some(watch)
+    if wanted { Watch::start() } else { None }
 }
 
 /// Files that a rank which came back did not find again as they were, in words.
@@ -39,8 +28,32 @@ impl Agent {
         shared
     }
 
-    /// A rank's process has begun, or came back with files that it had written to.
-    pub(super) fn follow_files(&self, pid: libc::pid_t, files: &[PathBuf]) {
-        self.watch.iter().for_each(|watch| watch.follow(pid, files));
+    /// A rank's process has begun, or came back with files that it had written to; it goes on from
+    /// what its last one made.
+    pub(super) fn follow_files(
+        &self,
+        pid: libc::pid_t,
+        files: &[PathBuf],
+        dead: Option<libc::pid_t>,
+    ) {
+        if let Some(watch) = &self.watch {
+            dead.into_iter().for_each(|dead| watch.hand_on(dead, pid));
+            watch.follow(pid, files);
+        }
+    }
+
+    /// What a dead process of a rank was seen making, and no other rank has used; nothing where
+    /// other ranks go on, which may be about to read it, and nothing of the job's own.
+    pub(super) fn made_files(&self, dead: Option<libc::pid_t>) -> Made {
+        let all_go_back = self.spec.ft == Ft::Coordinated || self.spec.size == 1;
+        let made = |watch: &Arc<Watch>| Some(watch.made(dead.filter(|_| all_go_back)?));
+        let mut made = self.watch.as_ref().and_then(made).unwrap_or_default();
+        self.place.images.parent().into_iter().for_each(|folder| made.leave_out(folder));
+        made
+    }
+
+    /// Where files are kept that ranks wrote after the checkpoint.
+    pub(super) fn ahead(&self) -> PathBuf {
+        self.place.images.with_file_name("ahead")
     }
 }

@@ -137,19 +137,19 @@ impl Agent {
         self.acknowledge_again(rank, from);
         let stdio = [stdin, out_theirs, err_theirs];
         let bound = self.place(rank)?.map(|set| cores::mask(&set));
+        let dead = self.rank(rank).last_pid;
         let (pid, filling, files) = match from.generation {
             0 => {
                 // What its last process wrote to is no longer anybody's.
-                let dead = self.rank(rank).last_pid.take();
                 self.shared_files(dead);
                 let pid = self.exec(rank, stdio, bound)?;
-                self.follow_files(pid, &[]);
+                self.follow_files(pid, &[], dead);
                 (pid, None, vec![])
             }
             generation => {
                 let with = self.restore_options(rank, generation, bound, late)?;
                 let restored = self.restore(&self.image_file(rank, generation), stdio, with)?;
-                self.follow_files(restored.pid, &restored.touched);
+                self.follow_files(restored.pid, &restored.touched, dead);
                 (restored.pid, restored.filling, files::left(&restored.files))
             }
         };
@@ -193,7 +193,8 @@ impl Agent {
         late: Late,
     ) -> Result<RestoreOptions, LaunchError> {
         let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
-        let dead = self.rank(rank).last_pid.take();
+        let dead = self.rank(rank).last_pid;
+        let made = self.made_files(dead);
         let shared = self.shared_files(dead);
         Ok(RestoreOptions {
             ignore_features: self.spec.ignore_features.clone(),
@@ -212,8 +213,9 @@ impl Agent {
                 Files::Refuse => eyrie_image::Files::Refuse,
                 Files::Restore => eyrie_image::Files::Restore,
             },
-            aside: Some(self.place.images.with_file_name("ahead")),
+            aside: Some(self.ahead()),
             shared,
+            made,
             ..RestoreOptions::default()
         })
     }

@@ -19,8 +19,8 @@
 
 use eyrie_image::fault::{self, Action};
 use eyrie_image::{
-    Ahead, CaptureError, FreezeError, Frozen, Image, ImageReport, Mode, OwnPids, RestoreSpec,
-    Tracker, Tracking, receive, restore,
+    Ahead, CaptureError, FreezeError, Frozen, Image, ImageReport, Made, Mode, OwnPids,
+    RestoreOptions, RestoreSpec, Tracker, Tracking, Watch, receive, restore_lazily,
 };
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -29,6 +29,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 type Answer = Result<String, String>;
@@ -43,28 +44,48 @@ fn main() -> ExitCode {
     }
     // SAFETY: numbers only. What a killed program leaves behind becomes our child: we see it.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    let folder = Path::new(words.get(1).unwrap_or(&""));
+    // What the program makes is noted beside the folder in which it works.
+    let (made, aside) = (folder.with_extension("made"), folder.with_extension("ahead"));
+    let watch = if words.len() > 1 { Watch::start() } else { None };
+    watch.iter().for_each(|watch| watch.will_be_in(folder));
     let begun = match words.as_slice() {
         ["points"] => {
             fault::POINTS.iter().for_each(|p| println!("{} {}", p.number, p.what));
             return ExitCode::SUCCESS;
         }
-        ["start", folder, "--", program, args @ ..] => start(Path::new(folder), program, args),
+        ["start", folder, "--", program, args @ ..] => {
+            let begun = start(Path::new(folder), program, args);
+            begun.map(|(pid, said)| (pid, said, vec![]))
+        }
         ["restore", folder, image, restorer, how] => {
-            bring_back(Path::new(folder), Path::new(image), Path::new(restorer), how)
+            let files = RestoreOptions {
+                made: Made::read(&made),
+                aside: Some(aside),
+                ..RestoreOptions::default()
+            };
+            bring_back(Path::new(folder), Path::new(image), Path::new(restorer), (how, files))
         }
         _ => Err("usage: image-driver start|restore ... (see the source)".into()),
     };
-    let (pid, first) = match begun {
+    let (pid, first, touched) = match begun {
         Ok(begun) => begun,
         Err(e) => {
             println!("refused {e}");
             return ExitCode::FAILURE;
         }
     };
+    if let Some(watch) = &watch {
+        if let Err(e) = watch.note(pid, &made) {
+            eprintln!("{}: {e}", made.display());
+        }
+        watch.follow(pid, &touched);
+    }
     println!("{first}");
     let mut tracker = Tracker::new(Tracking::from_env());
     tracker.follow_children();
-    let mut driver = Driver { pid, status: None, tracker };
+    watch.iter().for_each(|watch| tracker.watch(Arc::clone(watch)));
+    let mut driver = Driver { pid, status: None, tracker, watch };
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let answer = driver.obey(&words).unwrap_or_else(|e| format!("refused {e}"));
@@ -116,8 +137,8 @@ fn bring_back(
     folder: &Path,
     image: &Path,
     restorer: &Path,
-    how: &str,
-) -> Result<(i32, String), String> {
+    (how, files): (&str, RestoreOptions),
+) -> Result<(i32, String, Vec<PathBuf>), String> {
     // A fault in a restore is armed before it, as "NUMBER:ACTION".
     if let Some((number, action)) = how.split_once(':') {
         arm(number, action, 0)?;
@@ -132,11 +153,16 @@ fn bring_back(
         stdio: stdio().map_err(|e| e.to_string())?,
         segments: vec![],
         start_stopped: false,
-        options: Default::default(),
+        options: files,
     };
-    let pid = restore(spec).map_err(|e| e.to_string())?;
+    let restored = restore_lazily(spec).map_err(|e| e.to_string())?;
+    let (pid, took) = (restored.pid, begun.elapsed());
+    let notes = restored.files.iter().map(|n| format!("{} {}\n", n.path.display(), n.what));
+    let said = File::options().append(true).create(true).open(folder.with_extension("said"));
+    let said = said.and_then(|mut file| file.write_all(notes.collect::<String>().as_bytes()));
+    said.map_err(|e| e.to_string())?;
     let outer = eyrie_image::outer_pid(pid);
-    Ok((pid, format!("restored {outer} us={}", begun.elapsed().as_micros())))
+    Ok((pid, format!("restored {outer} us={}", took.as_micros()), restored.touched))
 }
 
 /// The program, and how it ended.
@@ -145,6 +171,8 @@ struct Driver {
     status: Option<i32>,
     /// What is known of its last image.
     tracker: Tracker,
+    /// Sees which files it writes to, and makes.
+    watch: Option<Arc<Watch>>,
 }
 
 impl Driver {
@@ -177,9 +205,9 @@ impl Driver {
         let begun = Instant::now();
         let still = how.ends_with("sync");
         let report = match how {
-            "twin" => twin(self.pid, image, false),
-            "sync" => twin(self.pid, image, true),
-            "stream" => stream(self.pid, image),
+            "twin" => twin(self.stop(), image, false),
+            "sync" => twin(self.stop(), image, true),
+            "stream" => stream(self.stop(), image),
             _ => match how.strip_prefix("shot:").and_then(mode) {
                 Some(mode) => self.shot(image, mode, how.ends_with('+')),
                 None => return Err(format!("no way to freeze is called {how}")),
@@ -201,6 +229,12 @@ impl Driver {
             Err(CaptureError::Gone) => Ok("gone".into()),
             Err(e) => Err(e.to_string()),
         }
+    }
+
+    fn stop(&self) -> Result<Frozen, CaptureError> {
+        let mut frozen = Frozen::stop(self.pid).map_err(frozen_error)?;
+        self.watch.iter().for_each(|watch| frozen.was_watched(Arc::clone(watch)));
+        Ok(frozen)
     }
 
     /// By whichever way, tracking changes; the file may refer to earlier ones, unless it is
@@ -229,6 +263,8 @@ impl Driver {
     /// none reacts to the end of another.
     fn kill(&mut self) {
         for signal in [libc::SIGSTOP, libc::SIGKILL] {
+            // Whose it was is known while it is there.
+            self.watch.iter().for_each(|watch| watch.take(0));
             for pid in descendants() {
                 // SAFETY: a descendant of ours, whose number is not given away before we collect it
                 // or its parent, which stands still, does.
@@ -236,6 +272,8 @@ impl Driver {
             }
         }
         self.wait();
+        // What it made last is noted, too.
+        self.watch.iter().for_each(|watch| watch.take(0));
         while !children().is_empty() {
             let mut status = 0;
             // SAFETY: a live integer; there are children to be waited for.
@@ -285,8 +323,12 @@ fn frozen_error(e: FreezeError) -> CaptureError {
 }
 
 /// By twin; `still` keeps the process frozen until the image is durable.
-fn twin(pid: i32, image: &Path, still: bool) -> Result<ImageReport, CaptureError> {
-    let mut frozen = Frozen::stop(pid).map_err(frozen_error)?;
+fn twin(
+    frozen: Result<Frozen, CaptureError>,
+    image: &Path,
+    still: bool,
+) -> Result<ImageReport, CaptureError> {
+    let mut frozen = frozen?;
     let twin = frozen.twin()?;
     if still || twin.must_stand() {
         let report = twin.write_image(image, b"")?;
@@ -298,8 +340,8 @@ fn twin(pid: i32, image: &Path, still: bool) -> Result<ImageReport, CaptureError
 }
 
 /// Sent while it is pulled, to a thread that stores it.
-fn stream(pid: i32, image: &Path) -> Result<ImageReport, CaptureError> {
-    let mut frozen = Frozen::stop(pid).map_err(frozen_error)?;
+fn stream(frozen: Result<Frozen, CaptureError>, image: &Path) -> Result<ImageReport, CaptureError> {
+    let mut frozen = frozen?;
     let twin = frozen.twin()?;
     let still = twin.must_stand();
     if !still {
