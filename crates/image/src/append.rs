@@ -62,8 +62,8 @@ pub fn mark_shared(shared: &Files, descriptions: &mut [Description]) {
 
 /// Which of these files processes besides `own` have open for writing. What cannot be looked at
 /// does not count: it belongs to other users. Nor does what `own` began since they were frozen: it
-/// had nothing open then. Each with when it was made, 0 if that is not known: `own` may have removed
-/// it since, and somebody's new file may have got its number.
+/// had nothing open then. Each with when it was made, 0 if that is not known: `own` may have
+/// removed it since, and somebody's new file may have got its number.
 pub fn open_elsewhere(own: &[libc::pid_t], wanted: &BTreeMap<(u64, u64), i64>) -> Files {
     let mut found = BTreeSet::new();
     let all = procfs::processes().unwrap_or_default();
