@@ -194,6 +194,8 @@ class Job:
 
     # Whether a user without privileges runs it, if the tests have some.
     ordinary = False
+    # What is run, and as whom.
+    program, who = EYRIE, {}
 
     def __init__(
         self,
