@@ -447,6 +447,8 @@ pub enum SegmentError {
 pub struct Segment {
     base: NonNull<u8>,
     geo: Geometry,
+    /// As the geometry has it: looked up at each call that is recorded.
+    det_off: u64,
     total: usize,
 }
 
@@ -537,7 +539,7 @@ impl Segment {
         }
         let base = NonNull::new(at.cast())
             .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
-        Ok(Segment { base, geo, total })
+        Ok(Segment { base, geo, det_off: geo.det_off(), total })
     }
 
     /// Maps an existing segment (rank). Nothing in it is trusted beyond the checked geometry.
@@ -647,7 +649,7 @@ impl Segment {
     pub fn det(&self, rank: u32, n: u64) -> &AtomicU64 {
         assert!(rank < self.geo.ranks);
         let word = u64::from(rank) * self.geo.det_words + (n & (self.geo.det_words - 1));
-        self.at(self.geo.det_off() + word * 8)
+        self.at(self.det_off + word * 8)
     }
 
     /// Word `n` of the dirty bits.
