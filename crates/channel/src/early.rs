@@ -30,6 +30,8 @@ const MOST_AT_ONCE: usize = 64;
 const STRIKES: u32 = 3;
 /// Most messages in a row that are then not sent early, as a power of two.
 const MOST_SKIPPED_LOG2: u32 = 10;
+/// Numbers of doors that are tried.
+const DOOR_TRIES: u32 = 64;
 
 /// An early message.
 struct Slot {
@@ -97,6 +99,23 @@ pub(crate) struct Early {
     small: u64,
 }
 
+/// A rank's sockets and where they are.
+type Doors = (UdpSocket, SocketAddr, Option<Wires>);
+
+/// Opens the door for datagrams, and that for wires at the same number, if there are any in this
+/// job. Outer `None`: somebody has that number of TCP's, as a connection has that is over for less
+/// than a minute, and another one may be free. Who calls would reach him.
+fn doors(seg: &Segment, rank: u32) -> Option<Option<Doors>> {
+    let bound = bind(SocketAddr::new(early::address(seg.rank(rank)), 0)).ok();
+    let bound = bound.and_then(|socket| Some((socket.local_addr().ok()?, socket)));
+    let Some((door, socket)) = bound else { return Some(None) };
+    let wires = Wires::open(seg, rank, door);
+    if wires.is_none() && Wish::has_wires(seg) {
+        return None;
+    }
+    Some(Some((socket, door, wires)))
+}
+
 impl Early {
     /// Opens the door of `rank`, and says where it is. `None`: not in this job, or not possible.
     /// `crowded`: ranks outnumber the cores. Then a receiver sleeps soon, and a wire wakes nobody.
@@ -105,11 +124,9 @@ impl Early {
             return None;
         }
         let ctl = seg.rank(rank);
-        let socket = bind(SocketAddr::new(early::address(ctl), 0)).ok()?;
-        let door = socket.local_addr().ok()?;
+        let (socket, door, wires) = (0..DOOR_TRIES).find_map(|_| doors(seg, rank))??;
         ctl.early_inode.store(socket::inode(socket.as_raw_fd())?, Relaxed);
         // Who knows the port may call at once.
-        let wires = Wires::open(seg, rank, door);
         ctl.early_port.store(u32::from(door.port()), Release);
         let ranks = seg.geometry().ranks as usize;
         Some(Early {

@@ -189,8 +189,8 @@ impl Warden {
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) == 0
         };
         // SAFETY: no arguments.
-        let caller =
-            Arc::new(Caller { tid: unsafe { libc::gettid() }, end: AtomicU64::new(NEVER) });
+        let tid = unsafe { libc::gettid() };
+        let caller = Arc::new(Caller { tid, end: AtomicU64::new(NEVER) });
         self.callers().push(Arc::clone(&caller));
         unblocked.then_some(Place(caller))
     }

@@ -44,7 +44,7 @@ fn is_another(path: &str, own: Option<&Path>) -> bool {
         "libpmpi.so",
     ];
     PARTS.iter().any(|part| name.starts_with(part))
-        && !own.is_some_and(|own| path.parent() == Some(own))
+        && own.is_none_or(|own| path.parent() != Some(own))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 
-from harness import Job, alive, compile_gate, example, reachable, run_to_end
+from harness import BUILD, Job, alive, compile_gate, example, reachable, run_to_end
 
 # Short runs: what is tested is the course of events.
 SIZES = {
@@ -420,6 +420,24 @@ def test_a_job_on_its_only_node_is_saved_by_one_that_joins():
         for rank in range(4):
             job.wait_event("restored", rank=rank)
         job.ends_as("farm")
+
+
+def test_ranks_that_share_memory_are_those_of_a_node():
+    """By MPI_Comm_split_type, as they were placed then: also when a rank was lost, and its node."""
+    command = [os.path.join(BUILD, "tests", "node_ranks"), "20000"]
+    options = ["--nodes", "2", "--map", "cyclic"]
+    code, want, err = run_to_end(command, ranks=4, options=options)
+    words = sorted(line.split()[:-1] for line in want.splitlines())
+    assert code == 0 and words == [[f"{r}:", str(r % 2), str(r % 2 + 2)] for r in range(4)], (want, err)
+    with Nodes(command, 2, options[2:], ranks=4, ckpt_every=0.1) as job:
+        job.wait_event("checkpointed", rank=1)
+        job.kill_ranks([1])
+        job.wait_event("restored", rank=1)
+        job.eyrie("inject", "last", "kill-node", "1")
+        job.wait_event("restored", rank=3)
+        job.let_end()
+        assert job.wait() == 0, job.report()
+        assert sorted(job.stdout().splitlines()) == sorted(want.splitlines()), job.report()
 
 
 def test_only_jobs_over_nodes_grow():

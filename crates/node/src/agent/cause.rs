@@ -42,7 +42,7 @@ impl Before {
         // It may have gone to another group since it began.
         let now = Before::of(pid);
         // This counts those of all groups, too.
-        if !now.machine.zip(self.machine).is_some_and(|(now, before)| now > before) {
+        if now.machine.zip(self.machine).is_none_or(|(now, before)| now <= before) {
             return None;
         }
         let known = now.group.filter(|(group, _)| !group.hides_the_dead());
