@@ -183,6 +183,10 @@ fn begin(
 pub fn watch(folder: &Path, keeping: &Keeping) -> Option<Arc<Watch>> {
     let wanted = keeping.files_limit > 0;
     let watch = if wanted { Watch::start() } else { None }?;
+    if let Ok(home) = home::home() {
+        watch.leave_out(&home);
+        watch.leave_out(&home::aside(&home, ""));
+    }
     watch.will_be_in(folder);
     Some(watch)
 }

@@ -74,7 +74,9 @@ pub(crate) enum Whose {
     Others,
     /// Of this child of ours, which may become a program.
     Early(libc::pid_t),
-    /// It is gone, or ours.
+    /// It is this one, which puts files back and writes images.
+    Ours,
+    /// It is gone.
     Unknown,
 }
 
@@ -101,6 +103,8 @@ struct Seen {
     told: bool,
     /// Where it does not.
     guess: Guess,
+    /// Where nothing is looked at, with all that is below: what is ours there we write.
+    ours: Vec<PathBuf>,
     /// Whose processes were, and when.
     known: HashMap<libc::pid_t, (libc::pid_t, Instant)>,
 }
@@ -169,6 +173,13 @@ impl Watch {
     /// Looks at the folder in which a program will work, so that nothing is missed of it.
     pub fn will_be_in(&self, folder: &Path) {
         self.below(folder);
+    }
+
+    /// Looks at nothing in a folder of Eyrie's own: it may lie where a program works, and who
+    /// writes there is no program.
+    pub fn leave_out(&self, folder: &Path) {
+        let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_path_buf());
+        self.seen().ours.push(folder);
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -405,7 +416,7 @@ impl Seen {
                 let known = self.known.get(&pid);
                 known.map_or(Whose::Early(child), |(root, _)| Whose::Program(*root))
             }
-            Whose::Others => Whose::Others,
+            whose @ (Whose::Others | Whose::Ours) => whose,
         }
     }
 
@@ -429,7 +440,7 @@ impl Seen {
                     self.touch(path, None);
                 }
             }
-            Whose::Unknown | Whose::Early(_) => {}
+            Whose::Unknown | Whose::Early(_) | Whose::Ours => {}
         }
     }
 
@@ -487,6 +498,9 @@ impl Seen {
 
     /// Watches a folder, or notes that it has another name.
     fn add(&mut self, fd: RawFd, folder: &Path) -> Option<()> {
+        if self.ours.iter().any(|ours| folder.starts_with(ours)) {
+            return None;
+        }
         let handle = handle_of(folder)?;
         if let Some(known) = self.folders.get(&handle) {
             if known != folder && handle_of(known).as_ref() != Some(&handle) {
@@ -563,7 +577,7 @@ pub(crate) fn whose(pid: libc::pid_t, roots: &BTreeMap<libc::pid_t, PathBuf>) ->
         let Ok(stat) = Stat::read(at) else { return Whose::Unknown };
         let parent = stat.field(4) as libc::pid_t;
         match (at == this, parent == this) {
-            (true, _) => return Whose::Unknown,
+            (true, _) => return Whose::Ours,
             // A twin, what is just being restored, or a program that is not followed yet.
             (_, true) if !roots.contains_key(&parent) => return Whose::Early(at),
             _ => at = parent,

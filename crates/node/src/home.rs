@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The folders of jobs.
-const JOBS: &str = "jobs";
+pub(crate) const JOBS: &str = "jobs";
 /// The socket of a job's daemon.
 pub const SOCKET: &str = "node.sock";
 /// Held while the job lives.

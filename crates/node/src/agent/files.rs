@@ -1,15 +1,19 @@
 //! Files that ranks write to without keeping them open, and that they make.
 
 use super::Agent;
+use crate::home::JOBS;
 use eyrie_control::{Ft, JobSpec};
 use eyrie_image::{FileNote, Made, Watch};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Begins, where the kernel tells, and if ranks may come back.
-pub(super) fn watch(spec: &JobSpec) -> Option<Arc<Watch>> {
+pub(super) fn watch(spec: &JobSpec, images: &Path) -> Option<Arc<Watch>> {
     let wanted = spec.ft.protects() && spec.files_limit_bytes > 0;
-    if wanted { Watch::start() } else { None }
+    let watch = if wanted { Watch::start() } else { None }?;
+    let jobs = images.ancestors().find(|at| at.ends_with(JOBS));
+    watch.leave_out(jobs.or(images.parent()).unwrap_or(images));
+    Some(watch)
 }
 
 /// Files that a rank which came back did not find again as they were, in words.

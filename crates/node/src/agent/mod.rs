@@ -349,7 +349,7 @@ impl Agent {
         out: Arc<dyn Fn(FromNode) + Send + Sync>,
         network: Option<Network>,
     ) -> Result<Shared, BeginError> {
-        let watch = files::watch(&spec);
+        let watch = files::watch(&spec, &place.images);
         let own = network.as_ref().map_or(0, |n| n.own.node);
         let images = place.images.clone();
         let (segment_fd, segment) = match &place.segment {
