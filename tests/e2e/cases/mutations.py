@@ -125,7 +125,7 @@ def is_free(folder):
     return True
 
 
-def saved_is_changed(name, command, options, stdin, is_there):
+def saved_is_changed(name, command, options, stdin, is_there, few):
     """A job that was saved, with what it had of its input."""
     with Job(command, ranks=2, ckpt_every=3600, options=options, stdin=stdin) as job:
         assert job.wait() == 0, job.report()
@@ -142,7 +142,7 @@ def saved_is_changed(name, command, options, stdin, is_there):
         open(gate, "w").close()
         paths = [os.path.join(base, n) for base, _, names in os.walk(folder) for n in names]
         paths = sorted(p for p in paths if os.path.isfile(p) and not p.endswith(("/lock", "/node.log")))
-        for path, what in changes(name, paths, 4):
+        for path, what in changes(name, paths, few):
             code, out, err = again(job)
             if code == 0:
                 assert before + out == want, (what, err)
@@ -158,12 +158,12 @@ def saved_is_changed(name, command, options, stdin, is_there):
 
 def test_of_a_saved_job():
     text = b"".join(b"line %d of the input\n" % n for n in range(31000))
-    saved_is_changed("saved", program("lines"), [], text, "29999: ")
+    saved_is_changed("saved", program("lines"), [], text, "29999: ", 4)
 
 
 def test_of_a_saved_job_over_nodes():
     text = b"".join(b"line %d of the input\n" % n for n in range(31000))
-    saved_is_changed("nodes", program("lines"), ["--nodes", "2"], text, "29999: ")
+    saved_is_changed("nodes", program("lines"), ["--nodes", "2"], text, "29999: ", 2)
 
 
 def test_of_a_journal():
