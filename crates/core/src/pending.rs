@@ -206,7 +206,12 @@ impl Machine {
             .filter(|(_, src, start)| self.endpoint.holds_up(*src, *start, long))
             .map(|(h, ..)| h)
             .collect();
-        held.into_iter().fold(false, |moved, h| self.stash(h) || moved)
+        // Each of them, also behind one that has moved.
+        let mut moved = false;
+        for h in held {
+            moved |= self.stash(h);
+        }
+        moved
     }
 
     /// What is not here comes past the log.

@@ -347,13 +347,12 @@ impl Undo {
             match self.how {
                 Files::Refuse if case.will_be_cut(self.appended) => {}
                 Files::Refuse => different.push((&*case.path, what)),
-                Files::Restore => match self.obstacle(case, contents) {
-                    Some(why) => {
+                Files::Restore => {
+                    if let Some(why) = self.obstacle(case, contents) {
                         let what = format!("{what}, and cannot be put back: {why}");
                         return Err(file_error(&case.file.path, what));
                     }
-                    None => {}
-                },
+                }
                 Files::Auto | Files::Warn => {}
             }
         }

@@ -115,6 +115,8 @@ impl Planner {
     pub fn may_leave(&self, rank: u32) -> bool {
         let home = self.home(rank);
         let alone = !self.together && self.units.of(rank as usize).is_none();
+        // What routers log of a rank is not handed on that way.
+        let alone = alone && self.routers.is_empty();
         let stays = self.leaving().next().is_none() && self.wish(rank).is_none();
         alone && stays && self.takers().iter().any(|m| Some(*m) != home)
     }
