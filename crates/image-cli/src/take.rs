@@ -5,9 +5,7 @@ use crate::orphans;
 use crate::protocol::Written;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
-use eyrie_image::{
-    Ahead, CaptureError, FreezeError, Frozen, GivenStreams, Mode, OwnPids, Tracker,
-};
+use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, GivenStreams, Mode, OwnPids, Tracker};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

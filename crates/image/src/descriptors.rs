@@ -115,7 +115,7 @@ impl Open {
     }
 
     fn stream(&self) -> Stream {
-        Stream { dev: self.meta.dev(), ino: self.meta.ino(), rdev: self.meta.rdev() }
+        Stream::of(&self.meta)
     }
 
     /// Its link as text.
@@ -378,7 +378,7 @@ fn table(
 /// Which of the standard streams this is, by identity of the pipe, socket or terminal.
 fn stdio(this: &Open, all: &[Open], given: &GivenStreams) -> Option<u32> {
     let standard = all.iter().filter(|o| o.is_standard(all) && o.is_stream());
-    let same = standard.filter(|o| o.same_file(this) && o.meta.rdev() == this.meta.rdev());
+    let same = standard.filter(|o| o.stream() == this.stream());
     // Output and error may be one pipe: the descriptor's own number decides first.
     let mut numbers: Vec<u32> = same.map(|o| o.fd).collect();
     numbers.sort_by_key(|&n| n != this.fd);

@@ -1,16 +1,22 @@
 //! The standard streams that a program was given when it was started. A shell moves them to other
 //! descriptors as long as it redirects its own: they stay what is given anew at a restore.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 
 /// A file as far as it tells a stream from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stream {
-    pub dev: u64,
-    pub ino: u64,
-    pub rdev: u64,
+    dev: u64,
+    ino: u64,
+    rdev: u64,
+}
+
+impl Stream {
+    pub fn of(meta: &Metadata) -> Stream {
+        Stream { dev: meta.dev(), ino: meta.ino(), rdev: meta.rdev() }
+    }
 }
 
 /// Standard input, output and error: what whoever started the program knows of them.
@@ -23,7 +29,7 @@ impl GivenStreams {
         GivenStreams(streams.map(|fd| {
             // `File` asks for what is needed; it is a copy, which is closed again.
             let meta = File::from(fd?.try_clone_to_owned().ok()?).metadata().ok()?;
-            Some(Stream { dev: meta.dev(), ino: meta.ino(), rdev: meta.rdev() })
+            Some(Stream::of(&meta))
         }))
     }
 

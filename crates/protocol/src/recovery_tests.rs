@@ -2,6 +2,18 @@
 
 use super::*;
 
+/// Rank, generation, home and source of those that are ordered with nothing recorded.
+pub(super) fn ordered(todo: &[Action]) -> Vec<(u32, u32, u32, Option<u32>)> {
+    let order = |a: &Action| match a {
+        Action::Restore { rank, generation, at, from, words, .. } => {
+            assert_eq!(*words, Some(Words::default()));
+            Some((*rank, *generation, at.node, from.map(|m| m.node)))
+        }
+        _ => None,
+    };
+    todo.iter().filter_map(order).collect()
+}
+
 fn member(node: u32) -> Member {
     Member { node, epoch: u64::from(node) + 1 }
 }

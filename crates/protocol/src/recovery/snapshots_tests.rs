@@ -1,6 +1,6 @@
 //! Steps of a planner whose ranks have snapshots. Long histories are those of `tests/sim`.
 
-use super::super::Input;
+use super::super::{Input, tests::ordered};
 use super::*;
 use crate::replicas::Answer;
 
@@ -55,16 +55,15 @@ fn pinned() -> Planner {
     p
 }
 
-/// Rank, generation, home and source of those that are ordered with nothing recorded.
-fn ordered(todo: &[Action]) -> Vec<(u32, u32, u32, Option<u32>)> {
-    let order = |a: &Action| match a {
-        Action::Restore { rank, generation, at, from, words, .. } => {
-            assert_eq!(*words, Some(Words::default()));
-            Some((*rank, *generation, at.node, from.map(|m| m.node)))
-        }
-        _ => None,
-    };
-    todo.iter().filter_map(order).collect()
+/// The same, with newer images, for which retention has let those of the snapshot go.
+fn retired() -> Planner {
+    let mut p = pinned();
+    images(&mut p, 1, 4);
+    images(&mut p, 1, 5);
+    for rank in 0..4 {
+        p.step(Input::Dropped { rank, generation: 3 });
+    }
+    p
 }
 
 fn back(p: &mut Planner, nodes: &[u32], epoch: u64) -> Vec<Action> {
@@ -102,12 +101,7 @@ fn all_return_to_where_retention_has_nothing_any_more() {
 
 #[test]
 fn a_home_and_its_partner_may_be_lost_together() {
-    let mut p = pinned();
-    images(&mut p, 1, 4);
-    images(&mut p, 1, 5);
-    for rank in 0..4 {
-        p.step(Input::Dropped { rank, generation: 3 });
-    }
+    let mut p = retired();
     p.step(Input::NodeDied { member: member(1, 1) });
     let todo = p.step(Input::NodeDied { member: member(2, 1) });
     assert!(!todo.iter().any(|a| matches!(a, Action::Unpinned { .. })), "{todo:?}");
@@ -143,12 +137,7 @@ fn one_that_is_lost_is_told_once_and_nobody_returns_to_it() {
 
 #[test]
 fn what_is_let_go_is_copied_no_more() {
-    let mut p = pinned();
-    images(&mut p, 1, 4);
-    images(&mut p, 1, 5);
-    for rank in 0..4 {
-        p.step(Input::Dropped { rank, generation: 3 });
-    }
+    let mut p = retired();
     p.step(Input::Unpin { generation: 3 });
     let todo = p.step(Input::NodeDied { member: member(3, 1) });
     let of_it = |a: &Action| matches!(a, Action::Copy { generation: 3, .. });

@@ -1,6 +1,6 @@
 //! Steps of a planner whose ranks go back together. Long histories are those of `tests/sim`.
 
-use super::super::{Input, Saved};
+use super::super::{Input, Saved, tests::ordered};
 use super::*;
 
 fn member(node: u32, epoch: u64) -> Member {
@@ -44,18 +44,6 @@ fn set(p: &mut Planner, incarnation: u32, generation: u32) {
     let todo = stored(p, 1, incarnation, generation, &[1, 2]);
     let complete = |rank| Action::Complete { rank, generation };
     assert_eq!(todo, [complete(0), complete(1)]);
-}
-
-/// Rank, generation, home and source of those that are ordered.
-fn ordered(todo: &[Action]) -> Vec<(u32, u32, u32, Option<u32>)> {
-    let order = |a: &Action| match a {
-        Action::Restore { rank, generation, at, from, words, .. } => {
-            assert_eq!(*words, Some(Words::default()));
-            Some((*rank, *generation, at.node, from.map(|m| m.node)))
-        }
-        _ => None,
-    };
-    todo.iter().filter_map(order).collect()
 }
 
 fn all_down(p: &mut Planner, nodes: &[u32], epoch: u64) -> Vec<Action> {
