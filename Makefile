@@ -8,19 +8,29 @@ CARGO ?= cargo
 -include $(EYRIE_CACHE)/tools.mk
 export CARGO
 
-RELEASE := $(CARGO_TARGET_DIR)/release
+# Of Cargo.toml. `make demo` takes what is staged already, if anything is.
+BUILD_PROFILE ?= release
+STAGED := $(shell cat build/profile 2>/dev/null)
+RELEASE := $(CARGO_TARGET_DIR)/$(BUILD_PROFILE)
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 CFLAGS ?= -std=c11 -O2 -Wall -Wextra
-C_EXAMPLES := heat cg sort farm adi
+C_EXAMPLES := heat cg sort farm adi stencil_ulfm
 EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
 
-.PHONY: help setup test-setup build rust libraries fortran examples demo test lint soak clean
+.PHONY: help setup test-setup build rust libraries fortran examples demo install uninstall package test lint docs \
+    reference soak clean
 
 help:
 	@echo 'make build    the staged prefix in build/: bin, lib, libexec, include, and the examples'
+	@echo 'make install  PREFIX=DIR [DESTDIR=DIR]: stripped, debug symbols apart in lib/debug; make uninstall'
+	@echo '              takes away what it has put there (default PREFIX: /usr/local)'
+	@echo 'make package  OUT=DIR (default build/packages) [KINDS="tar deb wheel rpm"]'
 	@echo 'make demo     runs cg three times, kills a rank and then a node, compares the results bit for bit'
 	@echo 'make test     all tests; the last line says how many passed and failed. Of cases that differ in'
 	@echo '              a row of a table only, a part that covers it: make test ALL=1 runs them all'
 	@echo 'make lint     rustfmt, clippy with warnings denied, the house rules (tests/tidy.py)'
+	@echo 'make docs     the documentation as a book in build/docs (mdBook: scripts/setup --docs)'
+	@echo 'make reference  the pages of docs/reference that are made from the code'
 	@echo 'make soak     SEEDS (default 100000) simulated jobs on many nodes, then benches/kill-storm'
 	@echo '              with RUNS (default 100) runs of each example program, and twice as many'
 	@echo '              parted among all modes'
@@ -36,10 +46,11 @@ build: setup
 
 # The simulator is for tests, which build their own.
 rust:
-	$(CARGO) build --release --locked --workspace --exclude eyrie-sim
+	$(CARGO) build --profile $(BUILD_PROFILE) --locked --workspace --exclude eyrie-sim
 
 libraries: rust
 	@mkdir -p build/bin build/lib build/libexec build/include
+	@echo $(BUILD_PROFILE) > build/profile
 	install -m 755 $(RELEASE)/eyrie $(RELEASE)/eyrie-image build/bin/
 	install -m 755 $(RELEASE)/eyrie-restorer build/libexec/eyrie-restorer
 	install -m 644 include/*.h fortran/eyrie_regions*.f90 build/include/
@@ -48,10 +59,20 @@ libraries: rust
 	ln -sf libeyrie_regions.so.1 build/lib/libeyrie_regions.so
 	install -D -m 644 python/eyrie_regions.py build/lib/python/eyrie_regions.py
 	install -m 755 scripts/mpicc scripts/mpicxx scripts/mpifort build/bin/
+	for name in mpic++ mpiCC; do ln -sf mpicxx build/bin/$$name; done
+	for name in mpiexec mpirun; do ln -sf eyrie build/bin/$$name; done
+	@mkdir -p build/lib/pkgconfig
+	for name in eyrie eyrie-fortran mpi; do sed 's/@VERSION@/$(VERSION)/' \
+	    scripts/pkgconfig/$$name.pc.in > build/lib/pkgconfig/$$name.pc || exit 1; done
+	@mkdir -p build/lib/cmake/eyrie-regions
+	for name in config config-version; do sed 's/@VERSION@/$(VERSION)/' \
+	    scripts/cmake/eyrie-regions-$$name.cmake.in \
+	    > build/lib/cmake/eyrie-regions/eyrie-regions-$$name.cmake || exit 1; done
 	sh scripts/link-abi $(RELEASE) build/lib
 
 fortran: libraries
 	sh fortran/build build
+	sh cxx/build build
 
 examples: libraries fortran
 	@$(MAKE) --no-print-directory $(EXAMPLES)
@@ -65,21 +86,44 @@ build/examples/heat_f: examples/heat_f.f90 build/bin/mpifort
 	@mkdir -p build/examples build/obj
 	build/bin/mpifort -O2 -J build/obj -o $@ $<
 
-demo: build
+PREFIX ?= /usr/local
+
+install: build
+	@scripts/install build "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:
+	@scripts/install --remove "$(PREFIX)" "$(DESTDIR)"
+
+# KINDS: tar deb wheel, and rpm where rpmbuild is.
+package: build
+	@scripts/package build "$(or $(OUT),build/packages)" $(KINDS)
+
+demo:
+	@$(MAKE) --no-print-directory build BUILD_PROFILE=$(or $(STAGED),demo)
 	@python3 scripts/demo
 
-test: test-setup build
+test: test-setup
+	@$(MAKE) --no-print-directory build BUILD_PROFILE=$(if $(ALL),release,ci)
 	@python3 tests/run $(if $(ALL),--all)
 
 # Compilers that only tests need.
 test-setup:
-	@scripts/setup --test
+	@ALL=$(ALL) scripts/setup --test
 
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p eyrie-image-driver --features faults --locked -- -D warnings
 	python3 tests/tidy.py
+
+# mdBook is in the tools that `scripts/setup --docs` installs, unless the machine has it.
+docs:
+	@scripts/setup --docs
+	@PATH="$(EYRIE_CACHE)/tools/bin:$$PATH" mdbook build docs
+	@echo 'the book is in build/docs/index.html'
+
+reference: build
+	scripts/reference
 
 RUNS ?= 100
 SEEDS ?= 100000
@@ -88,14 +132,20 @@ soak: test-setup build
 	for kind in '' --vault --units '--units --vault' --cluster-units --outside --routed --drain \
 	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \
 	    '--units --vault --drain' '--cluster-units --vault' '--cluster-units --vault --drain' \
-	    '--halts --cluster-units' '--halts --drain' --together '--together --vault' \
-	    '--together --drain' '--together --vault --drain' --links --ties \
-	    --reigns --led --watch; do \
+	    '--halts --cluster-units' '--halts --drain' coordinated 'coordinated --vault' \
+	    'coordinated --drain' 'coordinated --vault --drain' links heartbeat \
+	    election returns lease watchdog controller 'controller --drain' 'controller --halts' \
+    'controller --outside' 'controller --unfit' \
+    'controller coordinated' 'controller coordinated --drain' 'controller coordinated --vault' \
+    'controller coordinated --halts' 'controller --units' 'controller --units --drain' \
+    'controller --units --vault' 'controller --cluster-units' 'controller --cluster-units --drain' \
+    'controller --cluster-units --halts' 'controller --routed' 'controller --routed --drain' \
+    'controller --vault' 'controller --vault --drain'; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	for kind in '' --drain '--vault --drain' '--routed --drain' --units '--units --drain' \
 	    '--cluster-units --drain' '--units --vault --drain' '--cluster-units --vault --drain' \
-	    --halts --together '--together --vault' '--together --drain' \
-	    '--together --vault --drain'; do \
+	    --halts coordinated 'coordinated --vault' 'coordinated --drain' \
+	    'coordinated --vault --drain'; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- \
 	    --every-step $$kind 0 $$(($(SEEDS) / 500)) || exit 1; done
 	benches/kill-storm --runs $(RUNS)

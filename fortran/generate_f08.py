@@ -5,8 +5,10 @@ usage: generate_f08.py INCLUDE_DIR OUT_DIR
 
 Reads mpi.h and mpi_functions.h, and beside this file what the prototypes do not tell: mpi_f08_head.h
 and mpi_f08_tail.h, and what there is for several kinds of objects, interfaces and then procedures, in
-mpi_f08_attributes.h and mpi_f08_errhandlers.h. Writes OUT_DIR/mpi_f08.f90. Each procedure calls the routine of the
-module mpi; handles are structures of the INTEGER that they are there, and statuses of the same
+mpi_f08_attributes.h and mpi_f08_errhandlers.h, and procedures with counts of 64 bits in mpi_f08_large.h.
+Writes OUT_DIR/mpi_f08.f90. Each procedure has its plain and
+its profiling name (with counts of 64 bits: those of the procedure with default ones) and calls the routine of the module mpi, by the profiling name, so that a program's own
+mpi_NAME_ may call it; handles are structures of the INTEGER that they are there, and statuses of the same
 eight, so arrays of both are passed on where they lie.
 """
 
@@ -19,16 +21,22 @@ import generate
 # procedures.
 BY_HAND = ["Init", "Init_thread", "Pcontrol", "F_sync_reg", "Info_create_env", "Op_create",
            "Comm_create_errhandler", "Win_create_errhandler", "File_create_errhandler",
-           "Session_create_errhandler", "Buffer_detach"] + [
+           "Session_create_errhandler", "Buffer_detach", "Comm_detach_buffer",
+           "Session_detach_buffer", "Session_get_nth_pset", "Grequest_start",
+           "Register_datarep", "Comm_spawn", "Comm_spawn_multiple"] + [
     f"{kind}_{what}" for kind in ("Comm", "Type", "Win")
     for what in ("create_keyval", "set_attr", "get_attr")]
 # Not in this module: they are deprecated.
 DEPRECATED = ["MPI_Keyval_create", "MPI_Keyval_free", "MPI_Attr_put", "MPI_Attr_get",
               "MPI_Attr_delete"]
+# Of those with counts of 64 bits: in mpi_f08_large.h, some under names of their own.
+LARGE_BY_HAND = ["Buffer_detach_c", "Comm_detach_buffer_c", "Session_detach_buffer_c", "Op_create_c",
+                 "Type_get_contents_c"]
+OWN_NAMES = ["MPI_Op_create_c"]
 # Of the module mpi, as they are.
 TAKEN = ["MPI_BOTTOM", "MPI_IN_PLACE", "MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_ARGV_NULL",
          "MPI_ARGVS_NULL", "MPI_ERRCODES_IGNORE", "MPI_DISPLACEMENT_CURRENT",
-         "MPI_ASYNC_PROTECTS_NONBLOCKING", "MPI_SUBARRAYS_SUPPORTED"]
+         "MPI_ASYNC_PROTECTS_NONBLOCKING", "MPI_SUBARRAYS_SUPPORTED", "MPI_Sizeof", "PMPI_Sizeof"]
 # Indices in a status that is an array.
 NOT_HERE = {"MPI_SOURCE", "MPI_TAG", "MPI_ERROR"}
 KINDS = sorted(generate.HANDLES)
@@ -88,6 +96,25 @@ def statement(head, names, tail=""):
     return lines[:1] + ["    " + line for line in lines[1:]]
 
 
+def shape(arguments):
+    """What tells one form of a procedure from another: how many arguments, and of which kinds."""
+    return [a.wide and not a.handle == "Status" for a in arguments]
+
+
+def large_forms(routines):
+    """Those with counts of 64 bits that a program can tell from the others."""
+    small = dict(routines)
+    for name, arguments in routines:
+        if generate.LARGE.fullmatch(name) and shape(arguments) != shape(small[name[:-2]]):
+            yield name, arguments
+
+
+def external(name, arguments):
+    """The interface of a routine that the module mpi has not."""
+    lines = generate.interface("P" + name, arguments)
+    return ["    " + lines[0].lstrip(), *lines[1:-1], lines[-1]]
+
+
 def procedure(name, arguments):
     parameters = [Parameter(a) for a in arguments]
     names = [p.name for p in parameters]
@@ -100,7 +127,8 @@ def procedure(name, arguments):
         lines += ["      " + line for line in p.local()]
     for p in parameters:
         lines += ["      " + line for line in p.before()]
-    lines += statement(f"  call f_{name}", [p.passed() for p in parameters] + ["e"])
+    routine = f"P{name}" if generate.LARGE.fullmatch(name) else f"f_{name}"
+    lines += statement(f"  call {routine}", [p.passed() for p in parameters] + ["e"])
     for p in parameters:
         lines += ["      " + line for line in p.after()]
     return lines + ["      if (present(ierror)) ierror = e", f"    end subroutine {name}_f08"]
@@ -163,14 +191,16 @@ def main():
         constants = generate.constants(f.read())
     by_hand = [f"MPI_{name}" for name in BY_HAND]
     left_out = {name.lower() for name in by_hand + DEPRECATED}
-    routines = list(generate.routines(include, left_out))
+    both = list(generate.routines(include, left_out | {f"mpi_{n.lower()}" for n in LARGE_BY_HAND}))
+    large = list(large_forms(both))
+    routines = [(n, a) for n, a in both if not generate.LARGE.fullmatch(n)]
     plain = [name for name, _, kind in constants if kind not in KINDS and name not in NOT_HERE]
     handles = [(name, value, kind) for name, value, kind in constants if kind in KINDS]
     taken = plain + TAKEN + generate.NULL_FUNCTIONS + sorted(generate.FUNCTIONS) + [
         "P" + name for name in sorted(generate.FUNCTIONS)]
     names = [name for name, _ in routines] + by_hand
     text = {}
-    for part in ("head", "tail", "attributes", "errhandlers"):
+    for part in ("head", "tail", "attributes", "errhandlers", "large"):
         with open(f"{here}mpi_f08_{part}.h", encoding="ascii") as f:
             text[part] = f.read()
     handlers = of_kinds(text["errhandlers"], ("Comm", "Win", "File", "Session"))
@@ -178,12 +208,13 @@ def main():
     head, tail = (text[part].rstrip("\n").split("\n") for part in ("head", "tail"))
 
     lines = ["! Generated by generate_f08.py.", "module mpi_f08",
-             "  use, intrinsic :: iso_c_binding, only: c_ptr, c_int, c_loc, c_f_pointer, c_null_ptr"]
+             "  use, intrinsic :: iso_c_binding, only: c_ptr, c_int, c_int64_t, c_loc, &",
+             "      c_f_pointer, c_null_ptr, c_funptr, c_funloc"]
     lines += in_parts("  use mpi, only:", taken)
-    lines += in_parts("  use mpi, only:", [f"f_{name} => {name}" for name in names], 60)
+    lines += in_parts("  use mpi, only:", [f"f_{name} => P{name}" for name in names], 60)
     lines += ["  implicit none", "  private"]
     lines += in_parts("  public ::", taken)
-    lines += in_parts("  public ::", names)
+    lines += in_parts("  public ::", names + ["P" + name for name in names])
     lines += in_parts("  public ::", [name for name, _, _ in handles])
     lines += in_parts("  public ::", [f"MPI_{kind}" for kind in KINDS])
     lines.append("  public :: operator (==), operator (/=)")
@@ -193,13 +224,24 @@ def main():
     lines.append("")
     lines += [f"  type(MPI_{kind}), parameter :: {name} = MPI_{kind}({value})"
               for name, value, kind in handles]
-    lines += operators() + head + handlers[0] + attributes[0] + ["  end interface", ""]
-    for name in names:
-        lines += [f"  interface {name}", f"    module procedure {name}_f08", "  end interface"]
+    lines += ["", "  interface"]
+    for name, arguments in large:
+        lines += external(name, arguments)
+    lines += ["  end interface"]
+    forms = {}
+    for name in [n for n, _ in large] + [f"MPI_{n}" for n in LARGE_BY_HAND]:
+        forms[name if name in OWN_NAMES else name[:-2]] = f"{name}_f08"
+    large_head, large_tail = (part.rstrip("\n").split("\n") for part in text["large"].split("!----\n"))
+    lines += in_parts("  public ::", OWN_NAMES + ["P" + name for name in OWN_NAMES])
+    lines += operators() + large_head + head + handlers[0] + attributes[0] + ["  end interface", ""]
+    for name in names + OWN_NAMES:
+        of = ([] if name in OWN_NAMES else [f"{name}_f08"]) + ([forms[name]] if name in forms else [])
+        for generic in (name, "P" + name):
+            lines += [f"  interface {generic}", f"    module procedure {', '.join(of)}", "  end interface"]
     lines += ["", "contains"]
-    for name, arguments in routines:
+    for name, arguments in routines + large:
         lines += procedure(name, arguments)
-    lines += comparisons() + tail + handlers[1] + attributes[1] + ["end module mpi_f08"]
+    lines += comparisons() + large_tail + tail + handlers[1] + attributes[1] + ["end module mpi_f08"]
     with open(f"{out_dir}/mpi_f08.f90", "w", encoding="ascii") as f:
         f.write("\n".join(lines) + "\n")
 

@@ -18,6 +18,8 @@
   public :: MPI_Comm_copy_attr_function, MPI_Comm_delete_attr_function
   public :: MPI_Type_copy_attr_function, MPI_Type_delete_attr_function
   public :: MPI_Win_copy_attr_function, MPI_Win_delete_attr_function
+  public :: MPI_Grequest_query_function, MPI_Grequest_free_function, MPI_Grequest_cancel_function
+  public :: MPI_Datarep_conversion_function, MPI_Datarep_extent_function
 
   abstract interface
     subroutine MPI_User_function(invec, inoutvec, len, datatype)
@@ -26,3 +28,35 @@
       integer :: len
       type(MPI_Datatype) :: datatype
     end subroutine MPI_User_function
+    subroutine MPI_Datarep_conversion_function(userbuf, datatype, count, filebuf, position, &
+        extra_state, ierror)
+      import :: c_ptr, MPI_Datatype, MPI_OFFSET_KIND, MPI_ADDRESS_KIND
+      type(c_ptr), value :: userbuf, filebuf
+      type(MPI_Datatype) :: datatype
+      integer :: count, ierror
+      integer(MPI_OFFSET_KIND) :: position
+      integer(MPI_ADDRESS_KIND) :: extra_state
+    end subroutine MPI_Datarep_conversion_function
+    subroutine MPI_Datarep_extent_function(datatype, extent, extra_state, ierror)
+      import :: MPI_Datatype, MPI_ADDRESS_KIND
+      type(MPI_Datatype) :: datatype
+      integer(MPI_ADDRESS_KIND) :: extent, extra_state
+      integer :: ierror
+    end subroutine MPI_Datarep_extent_function
+    subroutine MPI_Grequest_query_function(extra_state, status, ierror)
+      import :: MPI_ADDRESS_KIND, MPI_Status
+      integer(MPI_ADDRESS_KIND) :: extra_state
+      type(MPI_Status) :: status
+      integer :: ierror
+    end subroutine MPI_Grequest_query_function
+    subroutine MPI_Grequest_free_function(extra_state, ierror)
+      import :: MPI_ADDRESS_KIND
+      integer(MPI_ADDRESS_KIND) :: extra_state
+      integer :: ierror
+    end subroutine MPI_Grequest_free_function
+    subroutine MPI_Grequest_cancel_function(extra_state, complete, ierror)
+      import :: MPI_ADDRESS_KIND
+      integer(MPI_ADDRESS_KIND) :: extra_state
+      logical :: complete
+      integer :: ierror
+    end subroutine MPI_Grequest_cancel_function

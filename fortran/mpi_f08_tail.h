@@ -75,3 +75,113 @@
       e = detach(buffer_addr, size)
       if (present(ierror)) ierror = e
     end subroutine MPI_Buffer_detach_f08
+
+    subroutine MPI_Comm_detach_buffer_f08(comm, buffer_addr, size, ierror)
+      type(MPI_Comm), intent(in) :: comm
+      type(c_ptr), intent(out) :: buffer_addr
+      integer, intent(out) :: size
+      integer, optional, intent(out) :: ierror
+      interface
+        integer(c_int) function detach(of, at, size) &
+            bind(C, name='eyrie_mpi_f08_comm_detach_buffer')
+          import :: c_ptr, c_int
+          integer(c_int), value :: of
+          type(c_ptr) :: at
+          integer(c_int) :: size
+        end function detach
+      end interface
+      integer :: e
+      e = detach(comm%MPI_VAL, buffer_addr, size)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Comm_detach_buffer_f08
+
+    subroutine MPI_Session_detach_buffer_f08(session, buffer_addr, size, ierror)
+      type(MPI_Session), intent(in) :: session
+      type(c_ptr), intent(out) :: buffer_addr
+      integer, intent(out) :: size
+      integer, optional, intent(out) :: ierror
+      interface
+        integer(c_int) function detach(of, at, size) &
+            bind(C, name='eyrie_mpi_f08_session_detach_buffer')
+          import :: c_ptr, c_int
+          integer(c_int), value :: of
+          type(c_ptr) :: at
+          integer(c_int) :: size
+        end function detach
+      end interface
+      integer :: e
+      e = detach(session%MPI_VAL, buffer_addr, size)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Session_detach_buffer_f08
+
+    subroutine MPI_Comm_spawn_f08(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes, ierror)
+      character(len=*), intent(in) :: command, argv(*)
+      integer, intent(in) :: maxprocs, root
+      type(MPI_Info), intent(in) :: info
+      type(MPI_Comm), intent(in) :: comm
+      type(MPI_Comm), intent(out) :: intercomm
+      integer :: array_of_errcodes(*)
+      integer, optional, intent(out) :: ierror
+      integer :: e
+      call f_MPI_Comm_spawn(command, argv, maxprocs, info%MPI_VAL, root, comm%MPI_VAL, intercomm%MPI_VAL, &
+        array_of_errcodes, e)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Comm_spawn_f08
+
+    subroutine MPI_Comm_spawn_multiple_f08(count, array_of_commands, array_of_argv, array_of_maxprocs, &
+        array_of_info, root, comm, intercomm, array_of_errcodes, ierror)
+      integer, intent(in) :: count, array_of_maxprocs(*), root
+      character(len=*), intent(in) :: array_of_commands(*), array_of_argv(count, *)
+      type(MPI_Info), intent(in), target :: array_of_info(*)
+      type(MPI_Comm), intent(in) :: comm
+      type(MPI_Comm), intent(out) :: intercomm
+      integer :: array_of_errcodes(*)
+      integer, optional, intent(out) :: ierror
+      integer, pointer, contiguous :: i_info(:)
+      integer :: e
+      call c_f_pointer(c_loc(array_of_info), i_info, [1])
+      call f_MPI_Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs, &
+        i_info, root, comm%MPI_VAL, intercomm%MPI_VAL, array_of_errcodes, e)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Comm_spawn_multiple_f08
+
+    subroutine MPI_Session_get_nth_pset_f08(session, info, n, pset_len, pset_name, ierror)
+      type(MPI_Session), intent(in) :: session
+      type(MPI_Info), intent(in) :: info
+      integer, intent(in) :: n
+      integer, intent(inout) :: pset_len
+      character(len=*), intent(out) :: pset_name
+      integer, optional, intent(out) :: ierror
+      integer :: e
+      call f_MPI_Session_get_nth_pset(session%MPI_VAL, info%MPI_VAL, n, pset_len, pset_name, e)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Session_get_nth_pset_f08
+
+    subroutine MPI_Grequest_start_f08(query_fn, free_fn, cancel_fn, extra_state, request, ierror)
+      procedure(MPI_Grequest_query_function) :: query_fn
+      procedure(MPI_Grequest_free_function) :: free_fn
+      procedure(MPI_Grequest_cancel_function) :: cancel_fn
+      integer(MPI_ADDRESS_KIND), intent(in) :: extra_state
+      type(MPI_Request) :: request
+      integer, optional, intent(out) :: ierror
+      integer(MPI_ADDRESS_KIND) :: extra
+      integer :: e
+      extra = extra_state
+      call f_MPI_Grequest_start(query_fn, free_fn, cancel_fn, extra, request%MPI_VAL, e)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Grequest_start_f08
+
+    subroutine MPI_Register_datarep_f08(datarep, read_conversion_fn, write_conversion_fn, &
+        dtype_file_extent_fn, extra_state, ierror)
+      character(len=*), intent(in) :: datarep
+      procedure(MPI_Datarep_conversion_function) :: read_conversion_fn, write_conversion_fn
+      procedure(MPI_Datarep_extent_function) :: dtype_file_extent_fn
+      integer(MPI_ADDRESS_KIND), intent(in) :: extra_state
+      integer, optional, intent(out) :: ierror
+      integer(MPI_ADDRESS_KIND) :: extra
+      integer :: e
+      extra = extra_state
+      call f_MPI_Register_datarep(datarep, read_conversion_fn, write_conversion_fn, &
+          dtype_file_extent_fn, extra, e)
+      if (present(ierror)) ierror = e
+    end subroutine MPI_Register_datarep_f08

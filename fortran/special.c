@@ -136,11 +136,99 @@ int eyrie_mpi_f08_buffer_detach(void **at, int *size)
     return MPI_Buffer_detach(at, size);
 }
 
+int eyrie_mpi_f08_comm_detach_buffer(int comm, void **at, int *size)
+{
+    return MPI_Comm_detach_buffer(MPI_Comm_fromint(comm), at, size);
+}
+
+int eyrie_mpi_f08_session_detach_buffer(int session, void **at, int *size)
+{
+    return MPI_Session_detach_buffer(MPI_Session_fromint(session), at, size);
+}
+
 ENTRY(pmpi_buffer_detach_, mpi_buffer_detach_, (void *buffer, int *size, int *ierror))
 {
     void *at = NULL;
     (void)buffer;
     *ierror = MPI_Buffer_detach(&at, size);
+}
+
+ENTRY(pmpi_comm_detach_buffer_, mpi_comm_detach_buffer_,
+      (int *comm, void *buffer, int *size, int *ierror))
+{
+    void *at = NULL;
+    (void)buffer;
+    *ierror = MPI_Comm_detach_buffer(MPI_Comm_fromint(*comm), &at, size);
+}
+
+ENTRY(pmpi_session_detach_buffer_, mpi_session_detach_buffer_,
+      (int *session, void *buffer, int *size, int *ierror))
+{
+    void *at = NULL;
+    (void)buffer;
+    *ierror = MPI_Session_detach_buffer(MPI_Session_fromint(*session), &at, size);
+}
+
+/* ---- sessions: a length of 0 asks for the length, which has no zero at its end here */
+
+ENTRY(pmpi_session_get_nth_pset_, mpi_session_get_nth_pset_,
+      (int *session, int *info, int *n, int *length, char *name, int *ierror, size_t l_name))
+{
+    MPI_Session of = MPI_Session_fromint(*session);
+    MPI_Info hints = MPI_Info_fromint(*info);
+    int asked = *length, have = 0;
+    *ierror = MPI_Session_get_nth_pset(of, hints, *n, &have, NULL);
+    *length = have > 0 ? have - 1 : 0;
+    if (*ierror != MPI_SUCCESS || asked == 0)
+        return;
+    char *text = room(have, 1);
+    *ierror = MPI_Session_get_nth_pset(of, hints, *n, &have, text);
+    text_out(text, name, (size_t)asked < l_name ? (size_t)asked : l_name, *ierror);
+}
+
+/* ---- generalised requests: what the program's three functions are called with */
+
+struct generalised {
+    void (*query)(int64_t *extra, void *status, int *ierror);
+    void (*free)(int64_t *extra, int *ierror);
+    void (*cancel)(int64_t *extra, int *complete, int *ierror);
+    int64_t extra;
+};
+
+static int query_generalised(void *of, MPI_Status *status)
+{
+    struct generalised *g = of;
+    int error = MPI_SUCCESS;
+    g->query(&g->extra, status, &error);
+    return error;
+}
+
+static int free_generalised(void *of)
+{
+    struct generalised *g = of;
+    int error = MPI_SUCCESS;
+    g->free(&g->extra, &error);
+    free(g);
+    return error;
+}
+
+static int cancel_generalised(void *of, int complete)
+{
+    struct generalised *g = of;
+    int error = MPI_SUCCESS;
+    g->cancel(&g->extra, &complete, &error);
+    return error;
+}
+
+ENTRY(pmpi_grequest_start_, mpi_grequest_start_,
+      (void (*query)(int64_t *, void *, int *), void (*free_fn)(int64_t *, int *),
+       void (*cancel)(int64_t *, int *, int *), int64_t *extra, int *request, int *ierror))
+{
+    struct generalised *g = room(1, sizeof *g);
+    MPI_Request made = MPI_REQUEST_NULL;
+    *g = (struct generalised){query, free_fn, cancel, *extra};
+    *ierror = MPI_Grequest_start(query_generalised, free_generalised, cancel_generalised, g, &made);
+    *request = MPI_Request_toint(made);
 }
 
 /* ---- datatypes */

@@ -1,6 +1,6 @@
 /*
  * Checkpoints of the memory that a program names: with any MPI (eyrie_regions_mpi.h), or without.
- * Link with -leyrie_regions. What happens where is in docs/regions.md.
+ * Link with -leyrie_regions. What happens where is in docs/guides/regions-api.md.
  *
  * Functions marked ALL are called by all processes together, in the same order, with the same
  * names and versions; where one of them fails, all do. One thread at a time uses a handle.

@@ -8,7 +8,7 @@
     ...
     regions.checkpoint("heat", step)
 
-What is done where is in docs/regions.md. Functions that all processes call together are those of
+What is done where is in docs/guides/regions-api.md. Functions that all processes call together are those of
 eyrie_regions.h. Whatever fails raises RegionsError. The library is libeyrie_regions.so.1 beside the
 folder of this file, or EYRIE_REGIONS_LIBRARY, or wherever the linker finds it."""
 

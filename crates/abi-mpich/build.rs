@@ -3,5 +3,6 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-check-cfg=cfg(abi_mpich)");
+    println!("cargo:rustc-check-cfg=cfg(abi_openmpi)");
     println!("cargo:rustc-cfg=abi_mpich");
 }

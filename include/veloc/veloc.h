@@ -1,7 +1,7 @@
 /*
  * The calls of VeloC that programs use most, on Eyrie's checkpoints of regions: compile with
  * -I.../include/veloc and link with -leyrie_regions. What is the same and what is not is in
- * docs/regions.md. All functions return VELOC_SUCCESS or VELOC_FAILURE unless it says otherwise.
+ * docs/guides/regions-api.md. All functions return VELOC_SUCCESS or VELOC_FAILURE unless it says otherwise.
  */
 #ifndef EYRIE_VELOC_H
 #define EYRIE_VELOC_H
@@ -31,7 +31,7 @@ int eyrie_veloc_init_apart(int rank, int size, eyrie_most *most, eyrie_gather *g
                            eyrie_send *send, eyrie_receive *receive, void *context,
                            const char *cfg_file);
 
-/* Collective over the communicator. The file has `scratch = FOLDER` and what docs/regions.md
+/* Collective over the communicator. The file has `scratch = FOLDER` and what docs/guides/regions-api.md
    tells; NULL or "": all is in the environment. */
 static inline int VELOC_Init(MPI_Comm comm, const char *cfg_file)
 {

@@ -1,6 +1,6 @@
 ! The same calls in all three forms of Fortran: compiled with mpif.h (-DFORM=1), with the module mpi (2) and
 ! with mpi_f08 (3). Routines of which the C prototype does not tell all: matched probes, statuses that are
-! set, requests whose status is asked for, strings, buffers. A job of one rank.
+! set, requests whose status is asked for, strings, buffers, representations of data. A job of one rank.
 #if FORM == 3
 #define HANDLE(kind) type(kind)
 #define STATUS(name) type(MPI_Status) :: name
@@ -44,6 +44,14 @@ program forms
   integer(MPI_ADDRESS_KIND) :: detached
 #endif
   integer, target :: room(1024)
+  HANDLE(MPI_File) :: file
+  integer(MPI_OFFSET_KIND) :: offset
+#if FORM == 3
+  procedure(MPI_Datarep_conversion_function) :: to_file, from_file
+  procedure(MPI_Datarep_extent_function) :: in_file
+#else
+  external :: to_file, from_file, in_file
+#endif
 
   call MPI_Init(e)
   call MPI_Comm_dup(MPI_COMM_WORLD, comm, e)
@@ -165,12 +173,77 @@ program forms
   call MPI_Comm_get_attr(comm, MPI_TAG_UB, key_value, flag, e)
   call check(PMPI_Wtime() > 0 .and. PMPI_Aint_diff(PMPI_Aint_add(key_value, key_value), key_value) == key_value, &
       'functions by their other names')
+  ! The same routines by their profiling names.
+  call PMPI_Isend(out, 2, MPI_INTEGER, 0, 50, comm, request, e)
+  call PMPI_Recv(inn, 2, MPI_INTEGER, 0, 50, comm, status, e)
+  call PMPI_Wait(request, MPI_STATUS_IGNORE, e)
+  call PMPI_Get_count(status, MPI_INTEGER, n, e)
+  call PMPI_Comm_rank(comm, i, e)
+  call check(n == 2 .and. i == 0 .and. inn(2) == 2, 'routines by their other names')
+#if FORM != 1
+  call sizes
+#endif
+
+  ! Files: the shared pointer, and a representation of data with numbers that are negative and one less.
+  key_value = 1
+  call MPI_Register_datarep('of ours', from_file, to_file, in_file, key_value, e)
+  call check(e == MPI_SUCCESS, 'Register_datarep')
+  call MPI_Register_datarep('of ours ', from_file, MPI_CONVERSION_FN_NULL, in_file, key_value, e)
+  call MPI_Error_class(e, n, i)
+  call check(n == MPI_ERR_DUP_DATAREP, 'a representation that is there')
+  write (name, '(a,i0)') 'forms-', FORM
+  call MPI_File_open(comm, name, ior(MPI_MODE_CREATE, ior(MPI_MODE_RDWR, MPI_MODE_DELETE_ON_CLOSE)), &
+      MPI_INFO_NULL, file, e)
+  offset = 4
+  call MPI_File_set_view(file, offset, MPI_INTEGER, MPI_INTEGER, 'of ours', MPI_INFO_NULL, e)
+  call MPI_File_write_shared(file, out, 2, MPI_INTEGER, status, e)
+  call MPI_Get_count(status, MPI_INTEGER, n, i)
+  call check(e == MPI_SUCCESS .and. n == 2, 'File_write_shared')
+  call MPI_File_iwrite_shared(file, out(3), 1, MPI_INTEGER, request, e)
+  call MPI_Wait(request, status, e)
+  call MPI_File_write_ordered_begin(file, out(4), 1, MPI_INTEGER, e)
+  call MPI_File_write_ordered_end(file, out(4), status, e)
+  call MPI_File_get_position_shared(file, offset, e)
+  call check(e == MPI_SUCCESS .and. offset == 4, 'File_get_position_shared')
+  offset = 1
+  call MPI_File_seek_shared(file, offset, MPI_SEEK_SET, e)
+  inn = 0
+  call MPI_File_read_shared(file, inn, 2, MPI_INTEGER, status, e)
+  call MPI_File_read_ordered(file, inn(3), 4, MPI_INTEGER, status, e)
+  call MPI_Get_count(status, MPI_INTEGER, n, i)
+  call check(n == 1 .and. all(inn == [2, 3, 4, 0]), 'File_read_shared, File_read_ordered')
+  offset = 0
+  call MPI_File_set_view(file, offset, MPI_INTEGER, MPI_INTEGER, 'native', MPI_INFO_NULL, e)
+  call MPI_File_read(file, inn, 4, MPI_INTEGER, status, e)
+  call check(all(inn == [0, -2, -3, -4]), 'what was converted')
+  call MPI_File_close(file, e)
   call MPI_Comm_free(ring, e)
   call MPI_Comm_free(comm, e)
   call MPI_Finalize(e)
   print '(a,i0,a,i0,a)', 'forms: ', good, ' passed, ', bad, ' failed'
   if (bad /= 0) stop 1
 contains
+#if FORM != 1
+  ! Variables of all intrinsic types, scalars and arrays; without ierror in mpi_f08 alone by the standard.
+  subroutine sizes
+    integer(1) :: i1(2, 2)
+    integer(8), allocatable :: i8(:)
+    logical(2) :: l2
+    real(16) :: r16
+    complex(8) :: c8(1, 1, 1, 1, 1, 1, 1)
+    character(len=7) :: word
+    integer :: size(7)
+    allocate (i8(3))
+    call MPI_Sizeof(i1, size(1), e)
+    call MPI_Sizeof(i8, size(2), e)
+    call MPI_Sizeof(l2, size(3), e)
+    call MPI_Sizeof(r16, size(4), e)
+    call PMPI_Sizeof(c8, size(5), e)
+    call MPI_Sizeof(word, size(6), e)
+    call MPI_Sizeof(inn(2:4:2), size(7))
+    call check(e == MPI_SUCCESS .and. all(size == [1, 8, 2, 16, 16, 1, 4]), 'Sizeof')
+  end subroutine sizes
+#endif
   subroutine check(ok, what)
     logical, intent(in) :: ok
     character(len=*), intent(in) :: what
@@ -182,3 +255,68 @@ contains
     end if
   end subroutine check
 end program forms
+
+! What MPI_Register_datarep is given: numbers are written as their negative, less the extra state.
+#if FORM == 3
+#define USE_MPI use mpi_f08
+#define BUFFERS type(c_ptr), value :: userbuf, filebuf
+#elif FORM == 2
+#define USE_MPI use mpi
+#define BUFFERS integer :: userbuf(*), filebuf(*)
+#else
+#define USE_MPI
+#define BUFFERS integer :: userbuf(*), filebuf(*)
+#endif
+subroutine to_file(userbuf, datatype, count, filebuf, position, extra_state, ierror)
+  USE_MPI
+  use, intrinsic :: iso_c_binding
+  implicit none
+  BUFFERS
+  HANDLE(MPI_Datatype) :: datatype
+  integer :: count, ierror
+  integer(8) :: position, extra_state
+#if FORM == 3
+  integer, pointer :: from(:), to(:)
+  call c_f_pointer(userbuf, from, [count])
+  call c_f_pointer(filebuf, to, [count])
+  to = -from - int(extra_state)
+  if (datatype /= MPI_INTEGER .or. position /= 0) ierror = 1
+#else
+  filebuf(1:count) = -userbuf(1:count) - int(extra_state)
+  if (position /= 0) ierror = datatype
+#endif
+end subroutine to_file
+
+subroutine from_file(userbuf, datatype, count, filebuf, position, extra_state, ierror)
+  USE_MPI
+  use, intrinsic :: iso_c_binding
+  implicit none
+  BUFFERS
+  HANDLE(MPI_Datatype) :: datatype
+  integer :: count, ierror
+  integer(8) :: position, extra_state
+#if FORM == 3
+  integer, pointer :: from(:), to(:)
+  call c_f_pointer(filebuf, from, [count])
+  call c_f_pointer(userbuf, to, [count])
+  to = -from - int(extra_state)
+  if (datatype /= MPI_INTEGER .or. position /= 0) ierror = 1
+#else
+  userbuf(1:count) = -filebuf(1:count) - int(extra_state)
+  if (position /= 0) ierror = datatype
+#endif
+end subroutine from_file
+
+subroutine in_file(datatype, extent, extra_state, ierror)
+  USE_MPI
+  implicit none
+  HANDLE(MPI_Datatype) :: datatype
+  integer(8) :: extent, extra_state
+  integer :: ierror
+  extent = 4
+#if FORM == 3
+  if (datatype /= MPI_INTEGER) ierror = 1
+#else
+  if (extra_state /= 1) ierror = datatype
+#endif
+end subroutine in_file

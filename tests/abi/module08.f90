@@ -141,14 +141,5 @@ program module08
   print '(a,i0,a,i0,a)', 'module08: ', good, ' passed, ', bad, ' failed'
   if (bad /= 0) stop 1
 contains
-  subroutine check(ok, what)
-    logical, intent(in) :: ok
-    character(len=*), intent(in) :: what
-    if (ok) then
-      good = good + 1
-    else
-      bad = bad + 1
-      print *, 'module08.f90: not so: ', what
-    end if
-  end subroutine check
+  include 'check.inc'
 end program module08

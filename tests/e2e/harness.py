@@ -26,6 +26,39 @@ CACHE = os.environ.get("EYRIE_CACHE") or os.path.expanduser("~/.cache/eyrie")
 PYTHON = os.path.join(CACHE, "venv", "bin", "python")
 POLL_S = 0.005
 TIMEOUT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
+# What the machine's own files say, or folders of an allocation, is nothing of the tests.
+os.environ["EYRIE_CONFIG"] = os.devnull
+for name in ("EYRIE_LOCAL", "SLURM_TMPDIR"):
+    os.environ.pop(name, None)
+
+
+# How long the parts of a job wait for each other in end-to-end tests, in seconds, where these wait for that to be
+# over (docs/reference/configuration.md). What a machine under load may exceed is as ever: `silence-least`, and the
+# time that ranks have to stand. A test that shows that something else comes first takes the defaults (`DEFAULTS`).
+TIMING = {
+    "silence-most": 6,
+    "lease": 3,
+    "stand-after": 10,
+    "retry-writes": 1,
+    "link-silence": 6,
+    "rejoin": 10,
+    "gateway-alone": 5,
+}
+DEFAULTS = {"EYRIE_CONFIG": os.devnull}
+
+
+def shorten_waits():
+    """Has the jobs of this process take these from a file for all users, which is gone at the end."""
+    folder = tempfile.mkdtemp(prefix="eyrie-test-timing-")
+    owner = os.getpid()
+    # Not by a process that a test has forked.
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, True))
+    os.chmod(folder, 0o755)
+    path = os.path.join(folder, "config.toml")
+    with open(path, "w") as file:
+        file.write("[timing]\n" + "".join(f"{key} = {value}\n" for key, value in TIMING.items()))
+    os.chmod(path, 0o644)
+    os.environ["EYRIE_CONFIG"] = path
 
 
 # Which of the processes that run tests side by side this is; its jobs inherit it.
@@ -155,6 +188,9 @@ def soon(condition, what):
 
 # In a user namespace that has no others in it.
 NO_NAMESPACES = (
+    # In there root's files are nobody's, so that the one of `TIMING` would not be read.
+    "env",
+    f"EYRIE_CONFIG={os.devnull}",
     *("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c"),
     'for of in user pid; do echo 0 > /proc/sys/user/max_${of}_namespaces; done && exec "$@"',
     "sh",
@@ -321,10 +357,13 @@ class Job:
 
     def status(self):
         """The job's status record, or None when it cannot be asked (not yet or no more there)."""
-        code, out, _ = self.eyrie("status", "last", "--json", check=False, timeout=30)
+        code, out, _ = self.eyrie("status", "last", "--json", check=False)
         if code != 0 or not out.strip():
             return None
         record = json.loads(out)
+        if record["exit_code"] is not None:
+            # By now its numbers may be those of others.
+            return record
         self.pids.update(r["pid"] for r in record["ranks"] + record["nodes"] if r["pid"])
         if record.get("daemon_pid"):
             self.pids.update([record["daemon_pid"]])
@@ -336,7 +375,8 @@ class Job:
         return self.process.poll() is None
 
     def until(self, condition, what, timeout=TIMEOUT_S):
-        """Waits until condition() is true; fails when the job ends before that or time runs out."""
+        """Waits until condition() is true; fails when the job ends before that or time runs out. `what`
+        may be a function that tells it as it is then."""
         limit = time.monotonic() + timeout
         while True:
             ended = not self.running()
@@ -348,7 +388,8 @@ class Job:
                     f"the job ended with {self.process.returncode} before {what}\n" + self.report()
                 )
             if time.monotonic() > limit:
-                raise Hung(f"no {what} within {timeout:.0f} s\n" + self.report())
+                told = what() if callable(what) else what
+                raise Hung(f"no {told} within {timeout:.0f} s\n" + self.report())
             time.sleep(POLL_S)
 
     def says(self, words):

@@ -28,6 +28,12 @@ class CannotHere(Exception):
     """Something that this machine or this user does not have: said, and not counted as a failure."""
 
 
+def profile():
+    """What cargo has built `build/` with: what it depends on is not compiled twice."""
+    with open(os.path.join(ROOT, "build", "profile")) as file:
+        return file.read().strip()
+
+
 def compiler(build, source, out):
     """The command that builds `source` as `out`."""
     if build in table.BUILDS:

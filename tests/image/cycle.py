@@ -95,7 +95,10 @@ def environment(times):
 
 
 def undisturbed(command, env=()):
-    with tempfile.TemporaryDirectory(prefix="eyrie-image-") as folder:
+    with tempfile.TemporaryDirectory(prefix="eyrie-image-") as top:
+        # One below: what the program makes is noted beside the folder in which it works.
+        folder = os.path.join(top, "work")
+        os.mkdir(folder)
         began = time.monotonic()
         with Driver.start(folder, command, env) as driver:
             ended = driver.ask("wait")

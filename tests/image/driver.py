@@ -18,8 +18,9 @@ LIMIT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
 SETTLED_S = 20
 TARGET = os.environ.get("CARGO_TARGET_DIR") or os.path.join(builds.CACHE, "target")
 CARGO = os.environ.get("CARGO", "cargo")
-DRIVER = os.path.join(TARGET, "release", "image-driver")
-RESTORER = os.path.join(TARGET, "release", "eyrie-restorer")
+PROFILE = builds.profile()
+DRIVER = os.path.join(TARGET, PROFILE, "image-driver")
+RESTORER = os.path.join(TARGET, PROFILE, "eyrie-restorer")
 
 
 def build():
@@ -29,7 +30,7 @@ def build():
         ["-p", "eyrie-restorer"],
     ):
         subprocess.run(
-            [CARGO, "build", "--quiet", "--locked", "--release", *arguments],
+            [CARGO, "build", "--quiet", "--locked", "--profile", PROFILE, *arguments],
             check=True,
             cwd=builds.ROOT,
             env={**os.environ, "CARGO_TARGET_DIR": TARGET},

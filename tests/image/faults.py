@@ -123,10 +123,10 @@ class Fault:
             self.check(answer == "gone", f"point {self.case.number} was not passed: {answer}")
             return False
         answers = ANSWERS[self.case.action]
+        if self.case.number in AHEAD and self.case.action != "kill" and answer == "gone":
+            return False  # it was over before the freeze
         if self.case.action == "fail" and self.case.number in AHEAD:
             answers = ("frozen",)
-            if answer == "gone":
-                return False  # it was over before the freeze
         self.check(answer.startswith(answers), answer)
         if self.case.action == "fail" and self.case.number not in AHEAD:
             words = LIMITS.get(self.case.number, f"fault point {self.case.number}")

@@ -1,8 +1,8 @@
 //! Handles as integers: `MPI_X_toint` and `MPI_X_fromint` (MPI 5.0 section 20.3), and `MPI_X_c2f`
 //! and `MPI_X_f2c` (MPI 4.1 section 19.3.4), which give the same integers.
 //!
-//! Kept true: the integer is the handle's own value, so both directions are total and need no
-//! table.
+//! Kept true: the integer of an object that was made at run time is the machine's own, so both
+//! directions need no table.
 
 use std::ffi::c_int;
 
@@ -12,12 +12,11 @@ macro_rules! integers {
     ($($handle:ident: $toint:ident $fromint:ident;)*) => {$(
         #[unsafe(no_mangle)]
         pub extern "C" fn $toint(handle: $handle) -> c_int {
-            handle.0 as c_int
+            handle.int()
         }
         #[unsafe(no_mangle)]
         pub extern "C" fn $fromint(value: c_int) -> $handle {
-            // Dynamic handles have bit 31 set: no sign must be spread over a wider handle.
-            $handle(value as u32 as _)
+            $handle::of_int(value)
         }
     )*};
 }

@@ -1,10 +1,7 @@
-//! What the ABI of MPI 5.0 left out and programs still use: functions that MPI-3 removed, statuses
-//! as Fortran arrays, and the variables of the library that headers declare.
+//! What the ABI of MPI 5.0 left out and programs still use: functions that MPI-3 removed, and
+//! statuses as Fortran arrays.
 
 use std::ffi::{c_int, c_void};
-#[cfg(abi_mpich)]
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use eyrie_core::error::{Res, class};
 
@@ -81,37 +78,4 @@ macro_rules! copies {
 copies! {
     PMPI_Status_c2f PMPI_Status_f2c PMPI_Status_c2f08 PMPI_Status_f082c PMPI_Status_f082f
     PMPI_Status_f2f08
-}
-
-/// Things to point at; nobody reads them.
-static IGNORED: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
-
-macro_rules! variables {
-    ($($name:ident = $at:literal;)*) => {$(
-        /// An address that a program may hold and compare; what it points to is never read.
-        #[unsafe(no_mangle)]
-        pub static $name: AtomicPtr<AtomicU64> =
-            AtomicPtr::new((&raw const IGNORED[$at]).cast_mut());
-    )*};
-}
-
-// `libeyrie_fortran.so` writes its own addresses into these, so that they are those of Fortran.
-variables! {
-    MPI_F_STATUS_IGNORE = 0;
-    MPI_F_STATUSES_IGNORE = 1;
-    MPI_F08_STATUS_IGNORE = 2;
-    MPI_F08_STATUSES_IGNORE = 3;
-}
-
-#[cfg(abi_mpich)]
-variables! {
-    MPI_UNWEIGHTED = 4;
-    MPI_WEIGHTS_EMPTY = 5;
-    MPI_T_PVAR_ALL_HANDLES = 6;
-}
-
-/// Whether a program's argument is the address that such a variable holds.
-#[cfg(abi_mpich)]
-pub fn is(variable: &AtomicPtr<AtomicU64>, at: *const c_int) -> bool {
-    variable.load(Relaxed).cast_const().cast() == at
 }

@@ -8,6 +8,7 @@ use eyrie_core::error::class;
 use eyrie_ledger::clock;
 
 use crate::arg::{bytes, put, put_text};
+use crate::check;
 use crate::global;
 use crate::repr::*;
 use crate::shim::shims;
@@ -77,17 +78,23 @@ pub unsafe extern "C" fn PMPI_Abi_get_version(major: *mut c_int, minor: *mut c_i
     answer(unsafe { put(major, ABI_VERSION.0).and_then(|()| put(minor, ABI_VERSION.1)) })
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn PMPI_Wtime() -> c_double {
-    let time = match global::outside() {
-        Some(m) => {
+/// The time of MPI_Wtime.
+#[inline]
+pub fn wtime_ns() -> u64 {
+    match global::outside() {
+        Some(mut m) => {
             m.enter();
             let time = m.wtime();
             m.leave();
             time
         }
         None => clock::past_the_door(),
-    };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn PMPI_Wtime() -> c_double {
+    let time = wtime_ns();
     (time / SECOND_NS) as f64 + (time % SECOND_NS) as f64 * 1e-9
 }
 
@@ -120,8 +127,13 @@ shims! {
         // Before all else the callbacks on MPI_COMM_SELF (MPI 5.0 section 11.2.4); they may call
         // MPI.
         m.attr_delete_all(AttrKind::Comm, COMM_SELF)?;
-        m.finalize();
-        global::stop();
+        if m.sessions.is_empty() {
+            check::tell_leaks(m);
+            m.finalize();
+            global::stop();
+        } else {
+            global::leave_to_sessions();
+        }
     }
     fn PMPI_Query_thread (provided: *mut c_int); |_m| {
         put(provided, thread_out(global::level()))?;
@@ -175,10 +187,6 @@ shims! {
     }
     fn PMPI_Free_mem (base: *mut c_void); |_m| {
         libc::free(base);
-    }
-    fn PMPI_Comm_get_parent (parent: *mut Comm); |_m| {
-        // No process here was spawned.
-        put(parent, Comm::of(eyrie_core::consts::COMM_NULL))?;
     }
     fn PMPI_Get_hw_resource_info (info: *mut Info); |m| {
         // Nothing is known of the hardware: the object is empty.

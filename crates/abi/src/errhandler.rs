@@ -8,6 +8,7 @@ use eyrie_core::error::{Class, class};
 use eyrie_core::handle::Handle;
 
 use crate::arg::{bytes, get, put, put_text};
+use crate::check;
 use crate::repr::*;
 use crate::shim::shims;
 
@@ -16,10 +17,14 @@ pub type HandlerC<H> = unsafe extern "C" fn(*mut H, *mut c_int, ...);
 
 fn handler<H: CHandle + 'static>(f: Option<HandlerC<H>>) -> Result<ErrFn, Class> {
     let f = f.ok_or(class::ARG)?;
+    let fortran = is_fortran();
     Ok(Rc::new(move |object: Handle, code| {
-        let (mut object, mut code) = (H::of(object), code_out(code));
+        let object = H::of(object);
+        let mut object = if fortran { object.for_fortran() } else { object };
+        let mut code = code_out(code);
         // SAFETY: the program gave it as a handler for this kind of object.
-        unsafe { f(&mut object, &mut code) }
+        unsafe { f(&mut object, &mut code) };
+        code_in(code)
     }))
 }
 
@@ -56,8 +61,14 @@ shims! {
         put(class, code_out(m.error_class(code_in(code))?))?;
     }
     fn PMPI_Error_string (code: c_int, text: *mut c_char, length: *mut c_int); |m| {
-        let found = m.error_string(code_in(code))?;
-        put(length, put_text(text, MAX_ERROR_STRING_BYTES, found)?)?;
+        let code = code_in(code);
+        let mut found = m.error_string(code)?.to_vec();
+        // Of the last error it is known which call it was, and why.
+        if let Some(told) = check::last(code) {
+            found.extend_from_slice(b"; ");
+            found.extend_from_slice(told.as_bytes());
+        }
+        put(length, put_text(text, MAX_ERROR_STRING_BYTES, &found)?)?;
     }
     fn PMPI_Add_error_class (class: *mut c_int); |m| {
         put(class, code_out(m.add_error_class()?))?;
@@ -85,7 +96,7 @@ shims! {
 pub(crate) fn call(name: &'static str, action: Action, code: c_int) {
     match action {
         Action::Return => {}
-        Action::Call(f, object) => f(object, code),
-        Action::Abort => crate::global::fatal(name, code),
+        Action::Call(f, object) => drop(f(object, code)),
+        Action::Abort => crate::global::fatal(name, code, ""),
     }
 }

@@ -1,5 +1,4 @@
-//! Files (MPI 5.0 chapter 14): all but shared file pointers and representations of data that the
-//! program brings.
+//! Files (MPI 5.0 chapter 14); representations of data that the program brings are in `datarep`.
 
 use std::ffi::{c_char, c_int};
 
@@ -17,7 +16,7 @@ const MAX_DATAREP_BYTES: usize = 128;
 
 /// Whose error handler an error goes to: a file's, or that of MPI_FILE_NULL.
 #[derive(Clone, Copy)]
-struct Of(File);
+pub(crate) struct Of(File);
 
 impl CHandle for Of {
     fn core(self) -> Handle {
@@ -36,7 +35,7 @@ fn behind(at: *const File) -> Of {
 }
 
 /// For errors that belong to no file.
-fn nobody() -> Of {
+pub(crate) fn nobody() -> Of {
     Of(File::of(FILE_NULL))
 }
 
@@ -92,7 +91,7 @@ shims! {
     fn PMPI_File_set_view (fh: File, disp: Offset, etype: Datatype, filetype: Datatype,
                            datarep: *const c_char, info: Info) on Of(fh); |m| {
         let types = [etype.core(), filetype.core()];
-        m.file_set_view(fh.core(), disp, types, bytes(datarep), info.core())?;
+        m.file_set_view(fh.core(), displacement_in(disp), types, bytes(datarep), info.core())?;
     }
     fn PMPI_File_get_view (fh: File, disp: *mut Offset, etype: *mut Datatype,
                            filetype: *mut Datatype, datarep: *mut c_char) on Of(fh); |m| {
@@ -100,7 +99,7 @@ shims! {
         put(disp, from)?;
         put(etype, Datatype::of(types[0]))?;
         put(filetype, Datatype::of(types[1]))?;
-        put_text(datarep, MAX_DATAREP_BYTES, name)?;
+        put_text(datarep, MAX_DATAREP_BYTES, &name)?;
     }
     fn PMPI_File_get_type_extent | PMPI_File_get_type_extent_c (
         fh: File, datatype: Datatype, extent: *mut Aint) on Of(fh); |m| {
@@ -120,6 +119,12 @@ shims! {
     }
     fn PMPI_File_get_position (fh: File, offset: *mut Offset) on Of(fh); |m| {
         put(offset, m.file_position(fh.core())?)?;
+    }
+    fn PMPI_File_seek_shared (fh: File, offset: Offset, whence: c_int) on Of(fh); |m| {
+        m.file_seek_shared(fh.core(), offset, whence_in(whence))?;
+    }
+    fn PMPI_File_get_position_shared (fh: File, offset: *mut Offset) on Of(fh); |m| {
+        put(offset, m.file_position_shared(fh.core())?)?;
     }
     fn PMPI_File_get_byte_offset (fh: File, offset: Offset, disp: *mut Offset) on Of(fh); |m| {
         put(disp, m.file_byte_offset(fh.core(), offset)?)?;
@@ -220,3 +225,57 @@ splits! {
         PMPI_File_write_at_all_begin PMPI_File_write_at_all_begin_c
         PMPI_File_write_at_all_end (offset);
 }
+
+/// Data access through the shared file pointer: of a rank, and the form with a request.
+macro_rules! shared {
+    ($how:ident($buf:ty): $name:ident $name_c:ident, $i:ident $i_c:ident) => {
+        shims! {
+            fn $name | $name_c (fh: File, buf: $buf, count: Count, datatype: Datatype,
+                                status: *mut Status) on Of(fh); |m| {
+                let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
+                put_status(status, &m.$how(fh.core(), buf, count, dt)?, false);
+            }
+            fn $i | $i_c (fh: File, buf: $buf, count: Count, datatype: Datatype,
+                          request: *mut Request) on Of(fh); |m| {
+                let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
+                let s = m.$how(fh.core(), buf, count, dt)?;
+                put(request, Request::of(m.file_request(fh.core(), s)?))?;
+            }
+        }
+    };
+}
+
+/// The same of all ranks in order: in one call, and in two.
+macro_rules! ordered {
+    ($how:ident($buf:ty): $name:ident $name_c:ident,
+     $split:ident: $begin:ident $begin_c:ident $end:ident) => {
+        shims! {
+            fn $name | $name_c (fh: File, buf: $buf, count: Count, datatype: Datatype,
+                                status: *mut Status) on Of(fh); |m| {
+                let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
+                put_status(status, &m.$how(fh.core(), buf, count, dt)?, false);
+            }
+            fn $begin | $begin_c (fh: File, buf: $buf, count: Count, datatype: Datatype)
+                on Of(fh); |m| {
+                m.file_may_begin(fh.core())?;
+                let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
+                let s = m.$how(fh.core(), buf, count, dt)?;
+                m.file_begun(fh.core(), Split::$split, s)?;
+            }
+            fn $end (fh: File, _buf: $buf, status: *mut Status) on Of(fh); |m| {
+                put_status(status, &m.file_ended(fh.core(), Split::$split)?, false);
+            }
+        }
+    };
+}
+
+shared!(file_read_shared(Buf): PMPI_File_read_shared PMPI_File_read_shared_c,
+        PMPI_File_iread_shared PMPI_File_iread_shared_c);
+shared!(file_write_shared(ConstBuf): PMPI_File_write_shared PMPI_File_write_shared_c,
+        PMPI_File_iwrite_shared PMPI_File_iwrite_shared_c);
+ordered!(file_read_ordered(Buf): PMPI_File_read_ordered PMPI_File_read_ordered_c,
+         ReadOrdered: PMPI_File_read_ordered_begin PMPI_File_read_ordered_begin_c
+         PMPI_File_read_ordered_end);
+ordered!(file_write_ordered(ConstBuf): PMPI_File_write_ordered PMPI_File_write_ordered_c,
+         WriteOrdered: PMPI_File_write_ordered_begin PMPI_File_write_ordered_begin_c
+         PMPI_File_write_ordered_end);

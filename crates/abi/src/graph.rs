@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use eyrie_core::consts::COMM_NULL;
 use eyrie_core::error::{Res, class};
 use eyrie_core::topo_dist_graph::{Adjacent, Edges, Weights};
 
@@ -83,6 +84,7 @@ unsafe fn weights_out<'a>(at: *mut c_int, n: usize, weighted: bool) -> Res<&'a m
 shims! {
     fn PMPI_Graph_create (comm: Comm, n: c_int, index: *const c_int, edges: *const c_int,
                           _reorder: c_int, new: *mut Comm) on comm; |m| {
+        put(new, Comm::of(COMM_NULL))?;
         let (index, edges) = graph(n, index, edges)?;
         put(new, Comm::of(m.graph_create(comm.core(), index, edges)?))?;
     }

@@ -19,7 +19,7 @@ use crate::repr::*;
 unsafe fn key<'a>(at: *const c_char) -> Res<&'a [u8]> {
     // SAFETY: by the caller's word.
     let key = unsafe { bytes(at) }.map_err(|_| class::INFO_KEY)?;
-    if key.is_empty() || key.len() >= MAX_INFO_KEY_BYTES + usize::from(cfg!(abi_mpich)) {
+    if key.is_empty() || key.len() >= INFO_KEY_ROOM_BYTES {
         return Err(class::INFO_KEY);
     }
     Ok(key)
@@ -30,10 +30,12 @@ macro_rules! info_shims {
     ($(fn $name:ident ($($a:ident: $t:ty),* $(,)?); |$table:ident| $body:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($a: $t),*) -> c_int {
+            let inside = $crate::threads::Inside::enter();
             let $table = global::infos();
             // SAFETY: the program keeps to MPI's contract; what can be checked is checked.
             #[allow(clippy::redundant_closure_call)]
             let result = (|| -> Res<()> { unsafe { $body }; Ok(()) })();
+            drop(inside);
             result.map_or_else(|class| failed(stringify!($name), class), |()| 0)
         }
     )*};
@@ -43,7 +45,7 @@ macro_rules! info_shims {
 #[cold]
 fn failed(name: &'static str, class: Class) -> c_int {
     if global::running() {
-        return crate::shim::fail(name, class.into(), Handle(0));
+        return crate::shim::fail(name, class.into(), Handle(0), &[]);
     }
     global::die(&format!("{}: error {}", global::public(name), code_out(class.0)))
 }
@@ -110,10 +112,8 @@ info_shims! {
         put(count, t.get(info.core())?.iter().count() as c_int)?;
     }
     fn PMPI_Info_get_nthkey (info: Info, n: c_int, name: *mut c_char); |t| {
-        // MPICH's constant leaves out the zero, the standard ABI's counts it.
-        let room = MAX_INFO_KEY_BYTES + usize::from(cfg!(abi_mpich));
         let n = usize::try_from(n).map_err(|_| class::ARG)?;
         let (found, _) = t.get(info.core())?.iter().nth(n).ok_or(class::ARG)?;
-        put_text(name, room, found)?;
+        put_text(name, INFO_KEY_ROOM_BYTES, found)?;
     }
 }

@@ -14,7 +14,13 @@ type Function<N> = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut N, *mut D
 
 /// Calls the program's function for `n` elements: at once, or in as many pieces as its length
 /// argument asks for.
-fn apply<N: Num>(f: Function<N>, a: *mut u8, b: *mut u8, n: i64, datatype: Handle) {
+pub fn apply<N: Num>(
+    f: impl Fn(*mut c_void, *mut c_void, *mut N, *mut Datatype),
+    a: *mut u8,
+    b: *mut u8,
+    n: i64,
+    (datatype, fortran): (Handle, bool),
+) {
     let mut done = 0;
     while done < n {
         let piece = n - done;
@@ -27,10 +33,10 @@ fn apply<N: Num>(f: Function<N>, a: *mut u8, b: *mut u8, n: i64, datatype: Handl
             },
         };
         let offset = if done == 0 { 0 } else { extent(datatype).wrapping_mul(done as isize) };
-        let mut dt = Datatype::of(datatype);
+        let dt = Datatype::of(datatype);
+        let mut dt = if fortran { dt.for_fortran() } else { dt };
         let (a, b) = (a.wrapping_offset(offset), b.wrapping_offset(offset));
-        // SAFETY: the program gave it as a function of this form; both buffers hold n elements.
-        unsafe { f(a.cast(), b.cast(), &mut length, &mut dt) };
+        f(a.cast(), b.cast(), &mut length, &mut dt);
         done += piece;
     }
 }
@@ -44,7 +50,10 @@ shims! {
     fn PMPI_Op_create | PMPI_Op_create_c (
         function: Option<Function<Count>>, commute: c_int, op: *mut Op); |m| {
         let f = function.ok_or(class::ARG)?;
-        let call = Box::new(move |a, b, n, dt| apply(f, a, b, n, dt));
+        let fortran = is_fortran();
+        // SAFETY: the program gave it as a function of this form; both buffers hold n elements.
+        let f = move |a, b, n: *mut Count, dt: *mut Datatype| unsafe { f(a, b, n, dt) };
+        let call = Box::new(move |a, b, n, dt| apply(f, a, b, n, (dt, fortran)));
         put(op, Op::of(m.ops.create_user(call, commute != 0)?))?;
     }
     fn PMPI_Op_free (op: *mut Op); |m| {

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use eyrie_core::handle::Handle;
 use eyrie_core::p2p::SendMode;
 
-use crate::arg::{array_mut, check_buf, get, len, put, put_num};
+use crate::arg::{array_mut, check_buf, get, len, put};
 use crate::repr::*;
 use crate::shim::{Fail, shims};
 
@@ -130,14 +130,6 @@ shims! {
         for r in array_mut(requests, len(count)?)?.iter() {
             start(m, r.core())?;
         }
-    }
-    fn PMPI_Buffer_attach | PMPI_Buffer_attach_c (buffer: Buf, size: Count); |m| {
-        m.buffer_attach(buffer.cast(), size.wide())?;
-    }
-    fn PMPI_Buffer_detach | PMPI_Buffer_detach_c (buffer: Buf, size: *mut Count); |m| {
-        let (address, bytes) = m.buffer_detach()?;
-        put(buffer.cast::<*mut u8>(), address)?;
-        put_num(size, bytes)?;
     }
 }
 

@@ -6,7 +6,9 @@ use eyrie_core::errhandler::Action;
 use eyrie_core::error::Class;
 use eyrie_core::handle::Handle;
 
+use crate::check::{self, Argument};
 use crate::repr::code_out;
+use crate::threads::Inside;
 
 /// An error and the object whose handler it goes to.
 #[derive(Clone, Copy)]
@@ -74,21 +76,33 @@ macro_rules! shim {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($a: $t),*) -> std::ffi::c_int {
                 #[allow(unused_variables)]
+                let inside = $crate::threads::Inside::enter();
                 let $m = $crate::global::machine(stringify!($name));
+                // What the call was given, for whoever has to tell it.
+                let arguments = || -> Vec<$crate::check::Argument> {
+                    #[allow(unused_imports)]
+                    use $crate::check::{Arg, Argument, ToldAnyway as _, ToldBy as _};
+                    vec![$(Argument { name: stringify!($a), told: (&Arg(&$a)).told() }),*]
+                };
                 $m.enter();
                 $m.called(stringify!($name));
+                if $crate::check::is_full() {
+                    $crate::check::called($m, stringify!($name), &arguments());
+                }
                 // SAFETY: the program keeps to MPI's contract for the arguments (what can be
-                // checked is checked), and to a thread level of at most MPI_THREAD_SERIALIZED.
+                // checked is checked), and to its thread level.
                 #[allow(unused_unsafe, clippy::redundant_closure_call)]
                 let outcome = (|| -> $crate::shim::Outcome { unsafe { $body }; Ok(()) })();
                 $m.leave();
+                drop(inside);
+                $crate::tools::after_call();
                 match outcome {
                     Ok(()) => 0,
                     Err(fail) => {
                         #[allow(unused_mut, unused_assignments)]
                         let mut default = eyrie_core::handle::Handle(0);
                         $(default = $crate::repr::CHandle::core($on);)?
-                        $crate::shim::fail(stringify!($name), fail, default)
+                        $crate::shim::fail(stringify!($name), fail, default, &arguments())
                     }
                 }
             }
@@ -103,13 +117,17 @@ pub(crate) use {shim, shims};
 /// It looks the machine up itself instead of taking it as an argument, so that nothing borrows the
 /// machine while the program's handler runs and calls MPI.
 #[cold]
-pub fn fail(name: &'static str, fail: Fail, default: Handle) -> c_int {
+pub fn fail(name: &'static str, fail: Fail, default: Handle, arguments: &[Argument]) -> c_int {
     let on = if fail.on == Handle(0) { default } else { fail.on };
+    let inside = Inside::enter();
+    let told = check::told_of(name, fail.class, on, arguments);
     let action = crate::global::machine(name).raise(on, fail.class);
+    drop(inside);
     match action {
         Action::Return => {}
-        Action::Call(f, object) => f(object, fail.class.0),
-        Action::Abort => crate::global::fatal(name, fail.class.0),
+        // It is given the code that the call returns, and may change it.
+        Action::Call(f, object) => return code_out(f(object, fail.class.0)),
+        Action::Abort => crate::global::fatal(name, fail.class.0, &told),
     }
     code_out(fail.class.0)
 }

@@ -2,8 +2,9 @@
 
 use std::ffi::c_int;
 
+use eyrie_core::consts::COMM_NULL;
 use eyrie_core::error::{Res, class};
-use eyrie_core::topo_cart::dims_create;
+use eyrie_core::topo_dims::dims_create;
 
 use crate::arg::{array, array_mut, len, put};
 use crate::repr::*;
@@ -31,6 +32,7 @@ shims! {
     }
     fn PMPI_Cart_create (comm: Comm, n: c_int, dims: *const c_int, periods: *const c_int,
                          reorder: c_int, new: *mut Comm) on comm; |m| {
+        put(new, Comm::of(COMM_NULL))?;
         let n = ndims(n)?;
         let periods = flags(periods, n)?;
         let h = m.cart_create(comm.core(), array(dims, n)?, &periods, reorder != 0)?;
@@ -65,6 +67,7 @@ shims! {
         put(dest, rank_out(to))?;
     }
     fn PMPI_Cart_sub (comm: Comm, remain: *const c_int, new: *mut Comm) on comm; |m| {
+        put(new, Comm::of(COMM_NULL))?;
         let n = len(m.cartdim_get(comm.core())?)?;
         put(new, Comm::of(m.cart_sub(comm.core(), &flags(remain, n)?)?))?;
     }

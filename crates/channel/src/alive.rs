@@ -6,6 +6,7 @@
 //! only while none is. The library sets and clears it within its own calls, of which this is none:
 //! if it does, the mark does not come, and the node learns of the end when the memory is free.
 
+use crate::turn_lock::this_thread;
 use eyrie_ledger::segment::RankCtl;
 use std::ptr;
 use std::sync::atomic::Ordering::Release;
@@ -43,6 +44,44 @@ pub(crate) fn arm(ctl: &'static RankCtl) {
     // SAFETY: no arguments.
     let thread = unsafe { libc::gettid() };
     ctl.alive.store(thread as u32 | libc::FUTEX_WAITERS, Release);
+}
+
+/// Where several threads are in the library: the mark of a process that was restored.
+///
+/// Kept true: the thread whose end is marked is the one that initialised MPI, as others may end
+/// before the process does.
+pub struct Mark {
+    ctl: &'static RankCtl,
+    /// The only thread whose end is marked; 0 while any may be.
+    main: usize,
+    /// It has yet to be.
+    unarmed: bool,
+}
+
+impl Mark {
+    pub(crate) fn new(ctl: &'static RankCtl) -> Mark {
+        Mark { ctl, main: 0, unarmed: false }
+    }
+
+    /// From now on the calling thread is the one.
+    pub(crate) fn share(&mut self) {
+        self.main = this_thread();
+    }
+
+    /// In a new process.
+    pub(crate) fn renew(&mut self) {
+        self.unarmed = true;
+        self.arm();
+    }
+
+    /// Has the end of this thread marked, if it is the one.
+    #[inline]
+    pub(crate) fn arm(&mut self) {
+        if self.unarmed && (self.main == 0 || this_thread() == self.main) {
+            self.unarmed = false;
+            arm(self.ctl);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,31 +4,39 @@
 //! library; notices that the process was restored and has everything below rebuilt.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
 use eyrie_ledger::dirty::Bell;
 use eyrie_ledger::divergence::Divergence;
 use eyrie_ledger::door::{Call, Door, Outcome, Verdict};
-use eyrie_ledger::end;
 use eyrie_ledger::entry::{Envelope, REMOTE};
 use eyrie_ledger::reader::{Entry, Reader};
 use eyrie_ledger::segment::{
-    ASLEEP_REMOTE, ChannelCtl, FT_DETERMINANTS, FT_PROTECT, FT_REPLAY, RankCtl, STATE_ABORTED,
-    STATE_DIVERGED, STATE_FINALIZED, STATE_LEFT, STATE_RUNNING, Segment,
+    ASLEEP_REMOTE, ChannelCtl, RankCtl, STATE_ABORTED, STATE_DIVERGED, STATE_FINALIZED, STATE_LEFT,
+    STATE_RUNNING, Segment,
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
 use crate::alive;
-use crate::early::Early;
+use crate::counters::Counters;
+use crate::datagram::DatagramPath;
+use crate::direct_connection::Given;
+use crate::dormant::room_of;
+use crate::perturbation::Perturbation;
 use crate::presence::{Presence, ring_daemon};
 use crate::remote;
-use crate::shown::{self, Shown};
-use crate::waiting::{self, Nap, Patience, Round};
-use crate::whim::Whim;
-use crate::wire::Given;
+use crate::single_copy::{self, SingleCopy};
+use crate::waiting::{self, Nap, Round, SpinPolicy};
 
+mod among;
 mod course;
+mod failures;
+mod repeating;
+mod windows;
+
+pub use windows::Apart;
 
 /// Exit code of a rank whose replay diverged (the daemon reads the report in the segment).
 pub const EXIT_DIVERGED: i32 = 86;
@@ -49,9 +57,9 @@ struct Rx {
     held: VecDeque<(u64, bool)>,
     /// How far the reader was when the links were woken last.
     told: u64,
-    /// The links have heard that early messages are taken.
+    /// The links have heard that datagrams are taken.
     open: bool,
-    /// Messages were taken early that the log may not have yet.
+    /// Messages were taken ahead of the log that the log may not have yet.
     ahead: bool,
 }
 
@@ -71,6 +79,16 @@ impl Rx {
     }
 }
 
+/// Whether large messages are read straight out of their sender's memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    No,
+    /// They are, and not logged.
+    InPlaceOfLog,
+    /// They may be, while they are logged.
+    WhileLogged,
+}
+
 /// A rank's end of all its channels.
 pub struct Endpoint {
     seg: &'static Segment,
@@ -83,24 +101,20 @@ pub struct Endpoint {
     pub door: Door,
     presence: Presence,
     incarnation: u32,
-    patience: Patience,
+    spin: SpinPolicy,
     replaying: bool,
-    /// Messages received; rolled back with the program, so that it says where the program is.
-    received: u64,
-    /// Large messages are read straight out of the sender's memory and not logged.
-    remote: bool,
+    counters: Arc<Counters>,
+    readable: Readable,
     /// Outcomes are recorded, so that the rank can be repeated.
     repeatable: bool,
     /// There are other nodes.
     linked: bool,
-    /// Large messages may be read out of the sender's memory while they are logged.
-    shows: bool,
     /// Messages may come before the links bring them.
-    early: Option<Early>,
+    datagrams: Option<DatagramPath>,
     /// Sleeps in a row.
     naps: u32,
     /// Messages are delayed and hastened on purpose.
-    whim: Option<Whim>,
+    perturbation: Option<Perturbation>,
     /// Number of the rank's program (`join`).
     world: u32,
 }
@@ -115,9 +129,14 @@ impl Endpoint {
         let incarnation = ctl.incarnation.load(Acquire);
         let world = ctl.world.load(Acquire);
         let header = seg.header();
-        let protect = header.ft.load(Relaxed) & FT_PROTECT != 0;
-        let readable = size > 1 && remote::works();
-        if readable {
+        let protect = header.recording().protects();
+        let readable = match size > 1 && remote::works() {
+            false => Readable::No,
+            // Nor may a message go with the memory of who is lost, or gives an operation up.
+            true if protect || seg.reports_failures() => Readable::WhileLogged,
+            true => Readable::InPlaceOfLog,
+        };
+        if readable != Readable::No {
             remote::permit();
         }
         let rx = (0..size).map(|s| Rx {
@@ -139,16 +158,15 @@ impl Endpoint {
             door: Door::new(seg, rank),
             presence: Presence::new(ctl, header),
             incarnation,
-            patience: Self::patience(seg),
+            spin: Self::spin(seg),
             replaying: false,
-            received: 0,
-            remote: readable && !protect,
-            repeatable: header.ft.load(Relaxed) & FT_DETERMINANTS != 0,
+            counters: Arc::default(),
+            readable,
+            repeatable: header.recording().outcomes(),
             linked: header.linked.load(Relaxed) != 0,
-            shows: readable && protect,
-            early: None,
+            datagrams: None,
             naps: 0,
-            whim: Whim::new(header.whim.load(Relaxed), rank, size),
+            perturbation: Perturbation::new(header.whim.load(Relaxed), rank, size),
             world,
         };
         if world > 0 {
@@ -158,7 +176,7 @@ impl Endpoint {
         ctl.pid.store(std::process::id(), Relaxed);
         alive::arm(ctl);
         ep.hide_all();
-        ep.open_early();
+        ep.open_datagrams();
         ctl.state.store(STATE_RUNNING, Release);
         ep.rx.iter_mut().for_each(Rx::publish_need);
         ep.begin_replay();
@@ -209,11 +227,12 @@ impl Endpoint {
     }
 
     /// By the ranks of this node, and by the threads of the links if there are other nodes.
-    fn patience(seg: &Segment) -> Patience {
-        let size = seg.geometry().ranks;
+    fn spin(seg: &Segment) -> SpinPolicy {
+        // Those that wait for programs take no time.
+        let size = seg.geometry().ranks - room_of(seg);
         let own =
             (0..size).filter(|r| seg.rank(*r).home.load(Relaxed) == seg.node()).count() as u32;
-        Patience::new(own, seg.header().cores.load(Relaxed), own < size)
+        SpinPolicy::new(own, seg.header().cores.load(Relaxed), own < size)
     }
 
     pub fn rank(&self) -> u32 {
@@ -231,13 +250,13 @@ impl Endpoint {
 
     /// Whether large messages to `dst` are read out of this process's memory.
     pub fn single_copy(&self, dst: u32) -> bool {
-        self.remote && self.is_neighbour(dst)
+        self.readable == Readable::InPlaceOfLog && self.is_neighbour(dst)
     }
 
     /// Whether large messages to `dst` can be read out of this process's memory while they are
     /// logged.
-    pub fn shows_to(&self, dst: u32) -> bool {
-        self.shows && self.is_neighbour(dst)
+    pub fn offers_to(&self, dst: u32) -> bool {
+        self.shows() && self.is_neighbour(dst)
     }
 
     /// Whether it is another rank of this node.
@@ -247,7 +266,7 @@ impl Endpoint {
 
     /// Whether `peer` has its home on another node.
     #[inline]
-    fn is_far(&self, peer: u32) -> bool {
+    pub fn is_far(&self, peer: u32) -> bool {
         self.peers[peer as usize].sleeping.load(Relaxed) == ASLEEP_REMOTE
     }
 
@@ -270,24 +289,27 @@ impl Endpoint {
 
     #[inline]
     pub fn leave(&mut self) {
-        if self.early.as_ref().is_some_and(Early::is_unsent) {
+        if self.datagrams.as_ref().is_some_and(DatagramPath::is_unsent) {
             self.settle();
+        }
+        if self.replaying {
+            self.tell_end();
         }
         self.presence.leave();
     }
 
     #[cold]
     fn settle(&mut self) {
-        self.early.iter_mut().for_each(|early| early.settle(self.seg));
+        self.datagrams.iter_mut().for_each(|path| path.settle(self.seg));
     }
 
     #[cold]
     fn restored(&mut self) -> bool {
         self.incarnation = self.ctl.incarnation.load(Acquire);
         self.ctl.pid.store(std::process::id(), Relaxed);
-        alive::arm(self.ctl);
+        self.presence.mark.renew();
         self.hide_all();
-        self.open_early();
+        self.open_datagrams();
         self.log.rebuild();
         for rx in &mut self.rx {
             rx.reader.rebuild();
@@ -309,42 +331,19 @@ impl Endpoint {
         &self.ctl.pid
     }
 
-    /// Opens the socket for early messages; that of an earlier process is not here.
-    fn open_early(&mut self) {
-        self.early = None;
+    /// Opens the socket for datagrams; that of an earlier process is not here.
+    fn open_datagrams(&mut self) {
+        self.datagrams = None;
         self.rx.iter_mut().for_each(|rx| rx.open = false);
         if self.linked {
-            self.early = Early::open(self.seg, self.rank, self.patience.is_scarce());
+            self.datagrams = DatagramPath::open(self.seg, self.rank, self.spin.is_scarce());
         }
-    }
-
-    /// Whether the rank is repeating itself.
-    pub fn replaying(&self) -> bool {
-        self.replaying
     }
 
     /// How often a look for an answer from another core is worth it.
     #[inline]
     pub fn looks(&self) -> u32 {
-        self.patience.looks()
-    }
-
-    /// Says in the segment whether the rank is repeating itself.
-    pub fn begin_replay(&mut self) {
-        self.replaying = self.door.replaying() || self.log.behind() > 0;
-        self.ctl.replaying.store(u32::from(self.replaying), Release);
-    }
-
-    /// Notices the end of a replay. True when the door has just become free.
-    #[inline]
-    pub fn end_replay(&mut self) -> bool {
-        if !self.replaying || self.door.replaying() || self.log.behind() > 0 {
-            return false;
-        }
-        self.replaying = false;
-        self.ctl.replaying.store(0, Release);
-        ring_daemon(self.seg.header());
-        true
+        self.spin.looks()
     }
 
     // ---- sending
@@ -361,13 +360,14 @@ impl Endpoint {
             let before = self.log.position(dst);
             match self.log.append(dst, msg, &mut fill) {
                 Ok(Append::Whole) => {
+                    self.counters.sent(msg.env.len);
                     self.ring(dst, msg, before);
                     return true;
                 }
                 Ok(Append::Part) => self.ring(dst, msg, before),
                 Ok(Append::Full) => {
                     // What waits for more of the message is what there is room after.
-                    self.early.iter_mut().for_each(|early| early.push(self.seg));
+                    self.datagrams.iter_mut().for_each(|path| path.push(self.seg));
                     return false;
                 }
                 Err(d) => self.diverged(&d),
@@ -386,13 +386,13 @@ impl Endpoint {
     #[cold]
     fn ring_links(&mut self, dst: u32, msg: &Outgoing, before: u64) {
         let mut went = false;
-        if let Some(early) = self.early.as_mut().filter(|_| !self.replaying) {
+        if let Some(path) = self.datagrams.as_mut().filter(|_| !self.replaying) {
             let (end, chunk) = (self.log.position(dst), u64::from(self.seg.geometry().chunk_bytes));
             // An entry lies in one chunk: before it there is nothing, or the padding of another.
             let from = before.max((end - 1) / chunk * chunk);
             let (first, last) = (from == msg.start, msg.done == msg.env.len);
             let new = Given { before, from, end, first, last };
-            went = early.send(self.seg, dst, msg, new);
+            went = path.send(self.seg, dst, msg, new);
         }
         let bell = if went { Bell::Tick } else { Bell::Ring };
         self.seg.mark_dirty(self.rank, dst, bell);
@@ -400,31 +400,31 @@ impl Endpoint {
 
     /// Appends like `append` a message that lies at `at` in one piece, and lets the receiver read
     /// it there until it is whole in the log.
-    pub fn append_shown(
+    pub fn append_offered(
         &mut self,
         dst: u32,
         msg: &mut Outgoing,
         at: *const u8,
         fill: impl FnMut(u64, &mut [u8]),
     ) -> bool {
-        if !self.shows_to(dst) {
+        if !self.offers_to(dst) {
             return self.append(dst, msg, fill);
         }
         let ctl = self.seg.channel(self.rank, dst);
         if !msg.started {
             let start = self.log.next_start(dst, msg.env.len);
-            shown::show(ctl, start, at as u64, std::process::id(), self.incarnation);
+            single_copy::offer(ctl, start, at as u64, std::process::id(), self.incarnation);
         }
         let whole = self.append(dst, msg, fill);
         if whole {
-            shown::hide(ctl, self.patience.looks());
+            single_copy::withdraw(ctl, self.spin.looks());
         }
         whole
     }
 
     /// What an earlier incarnation showed is not ours to stand by.
     fn hide_all(&self) {
-        (0..self.size).for_each(|d| shown::hide(self.seg.channel(self.rank, d), 0));
+        (0..self.size).for_each(|d| single_copy::withdraw(self.seg.channel(self.rank, d), 0));
     }
 
     /// Appends a notice that `len` bytes lie at `addr` in this process. See `append`.
@@ -439,7 +439,11 @@ impl Endpoint {
         note[..8].copy_from_slice(&(addr as u64).to_le_bytes());
         note[8..16].copy_from_slice(&len.to_le_bytes());
         note[16..20].copy_from_slice(&std::process::id().to_le_bytes());
-        self.append(dst, msg, |_, out| out.copy_from_slice(&note[..out.len()]))
+        let whole = self.append(dst, msg, |_, out| out.copy_from_slice(&note[..out.len()]));
+        if whole {
+            self.counters.sent_beside(len.wrapping_sub(NOTE_BYTES as u64));
+        }
+        whole
     }
 
     /// Envelope of a remote message: its entry carries a note instead of the payload.
@@ -507,17 +511,17 @@ impl Endpoint {
     fn peek_any(&mut self, src: u32) -> Option<Entry> {
         let rx = &mut self.rx[src as usize];
         if rx.ahead && !self.has_caught_up(src) {
-            return self.peek_early(src);
+            return self.peek_ahead(src);
         }
         match self.rx[src as usize].reader.peek() {
-            Ok(None) if self.early.is_some() => self.peek_early(src),
+            Ok(None) if self.datagrams.is_some() => self.peek_ahead(src),
             Ok(entry) => entry,
             Err(damaged) => self.stop(STATE_ABORTED, EXIT_DAMAGED, &damaged.to_string()),
         }
     }
 
-    /// Whether the log has what comes next from `src`, after messages that were taken early. Where
-    /// it ends, old bytes begin.
+    /// Whether the log has what comes next from `src`, after messages that were taken ahead of it.
+    /// Where it ends, old bytes begin.
     #[cold]
     fn has_caught_up(&mut self, src: u32) -> bool {
         let far = self.is_far(src);
@@ -528,25 +532,26 @@ impl Endpoint {
         !rx.ahead
     }
 
-    /// The next message from `src`, if it came early.
+    /// The next message from `src`, if it came ahead of the log.
     #[cold]
-    fn peek_early(&mut self, src: u32) -> Option<Entry> {
+    fn peek_ahead(&mut self, src: u32) -> Option<Entry> {
         if self.replaying || !self.is_far(src) {
             return None;
         }
-        if !self.early.as_mut()?.look(self.seg) {
+        if !self.datagrams.as_mut()?.look(self.seg) {
             // The program closed it.
             self.ctl.early_port.store(0, Release);
-            self.early = None;
+            self.datagrams = None;
         }
-        self.early.as_mut()?.entry(self.seg, &mut self.rx[src as usize].reader)
+        self.datagrams.as_mut()?.entry(self.seg, &mut self.rx[src as usize].reader)
     }
 
-    /// The entry that `peek` returned came early and cannot be taken yet: the log has to bring it.
+    /// The entry that `peek` returned came ahead of the log and cannot be taken yet: the log has to
+    /// bring it.
     #[cold]
     pub fn decline(&mut self, src: u32) {
-        if let Some(early) = &self.early {
-            early.decline(self.seg, &self.rx[src as usize].reader);
+        if let Some(path) = &self.datagrams {
+            path.decline(self.seg, &self.rx[src as usize].reader);
         }
     }
 
@@ -580,11 +585,11 @@ impl Endpoint {
         let step = u64::from(self.seg.geometry().chunk_bytes / 2);
         let mut bell = Bell::Silent;
         let rx = &mut self.rx[src as usize];
-        if let Some(early) = &mut self.early {
-            early.heard(src);
-            if rx.ahead && early.hears_from(src) {
-                // The links need not carry what came by the wire, if they hear of it soon; nobody
-                // waits for room.
+        if let Some(path) = &mut self.datagrams {
+            path.heard(src);
+            if rx.ahead && path.hears_from(src) {
+                // The links need not carry what came by a direct connection, if they hear of it
+                // soon; nobody waits for room.
                 bell = Bell::Tick;
                 self.seg.header().link_early.store(1, Relaxed);
                 rx.told = rx.reader.pos;
@@ -592,8 +597,8 @@ impl Endpoint {
         }
         rx.ctl.front.store(rx.reader.pos, Release);
         fence(SeqCst);
-        if rx.reader.pos.abs_diff(rx.told) >= step || rx.open != self.early.is_some() {
-            (rx.told, rx.open) = (rx.reader.pos, self.early.is_some());
+        if rx.reader.pos.abs_diff(rx.told) >= step || rx.open != self.datagrams.is_some() {
+            (rx.told, rx.open) = (rx.reader.pos, self.datagrams.is_some());
             bell = Bell::Ring;
         }
         self.seg.mark_dirty(src, self.rank, bell);
@@ -623,6 +628,17 @@ impl Endpoint {
         self.moved(src);
     }
 
+    /// Where the first message begins that is kept in the log of `src`.
+    pub fn first_kept(&self, src: u32) -> Option<u64> {
+        self.rx[src as usize].held.front().map(|(start, _)| *start)
+    }
+
+    /// Where messages from `src` begin that are kept in the log, in the order of the channel.
+    pub fn kept(&self, src: u32) -> Vec<u64> {
+        let held = self.rx[src as usize].held.iter();
+        held.filter(|(_, kept)| *kept).map(|(start, _)| *start).collect()
+    }
+
     /// Stream position up to which entries from `src` were taken.
     pub fn front(&self, src: u32) -> u64 {
         self.rx[src as usize].reader.pos
@@ -630,9 +646,8 @@ impl Endpoint {
 
     /// Counts a received message.
     #[inline]
-    pub fn count_received(&mut self) {
-        self.received += 1;
-        self.ctl.msgs_received.store(self.received, Relaxed);
+    pub fn count_received(&mut self, bytes: u64) {
+        self.ctl.msgs_received.store(self.counters.received(bytes), Relaxed);
     }
 
     /// Acknowledges a matched message and wakes its sender.
@@ -645,7 +660,7 @@ impl Endpoint {
 
     /// Whether large messages may be read where their sender has them while it logs them.
     pub fn shows(&self) -> bool {
-        self.shows
+        self.readable == Readable::WhileLogged
     }
 
     /// Reads bytes `from..to` of the message that starts at position `start` out of its sender's
@@ -654,7 +669,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// `out` must be valid for writing `to` bytes.
-    pub unsafe fn read_shown(
+    pub unsafe fn read_offered(
         &mut self,
         src: u32,
         start: u64,
@@ -663,12 +678,14 @@ impl Endpoint {
         to: u64,
     ) -> u64 {
         let ctl = self.rx[src as usize].ctl;
-        let Some(shown) = Shown::find(ctl, self.peers[src as usize], start) else { return from };
+        let Some(offer) = SingleCopy::find(ctl, self.peers[src as usize], start) else {
+            return from;
+        };
         // SAFETY: the caller's promise.
-        match unsafe { shown.read(out, from, to) } {
+        match unsafe { offer.read(out, from, to) } {
             Ok(right) => right,
             Err(right) => {
-                self.shows = false;
+                self.readable = Readable::No;
                 right
             }
         }
@@ -696,14 +713,14 @@ impl Endpoint {
         if idle >= PREPARE_AFTER && self.log.prepare() {
             return None;
         }
-        match self.patience.round(idle) {
+        match self.spin.round(idle) {
             Round::Look => self.presence.waiting(|| ()),
             Round::Spin => self.presence.waiting(std::hint::spin_loop),
             Round::Yield => self.yield_core(),
             Round::Sleep => {
                 self.naps = self.naps(idle);
-                if let Some(early) = &mut self.early {
-                    early.flush(self.seg);
+                if let Some(path) = &mut self.datagrams {
+                    path.flush(self.seg);
                 }
                 return Some(waiting::arm(self.ctl));
             }
@@ -714,7 +731,7 @@ impl Endpoint {
     /// Sleeps on the value that `wait_round` gave.
     /// `short`: something is awaited that rings no bell (log space).
     pub fn sleep(&mut self, seen: u32, short: bool) {
-        let (ctl, hears) = (self.ctl, self.early.as_ref().is_some_and(Early::hears));
+        let (ctl, hears) = (self.ctl, self.datagrams.as_ref().is_some_and(DatagramPath::hears));
         let nap = match (short, hears) {
             (_, true) => Nap::Brief(self.naps),
             (true, false) => Nap::Short,
@@ -722,16 +739,6 @@ impl Endpoint {
         };
         self.presence.waiting(|| waiting::sleep(ctl, seen, nap));
         waiting::disarm(ctl);
-    }
-
-    /// Whether this rank is run again without any other.
-    pub fn alone(&self) -> bool {
-        self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0
-    }
-
-    /// Stops for good: what is waited for is not in the log.
-    pub fn end_of_log(&self, why: &str) -> ! {
-        end::end_of_log(self.seg, self.ctl, why)
     }
 
     pub fn disarm(&mut self) {

@@ -19,15 +19,15 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
 use eyrie_ledger::door::before;
 use eyrie_ledger::entry::{WORLD_MASK, WORLD_SHIFT};
 use eyrie_ledger::segment::{
-    FT_CLOCK, FT_DETERMINANTS, FT_LIBC, LIB_IN, NAME_PREFIX, RankCtl, STATE_FINALIZED,
-    STATE_JOINING, STATE_LEFT, STATE_RUNNING, STATE_STARTED, Segment, SegmentError,
+    LIB_IN, NAME_PREFIX, RankCtl, STATE_FINALIZED, STATE_JOINING, STATE_LEFT, STATE_RUNNING,
+    STATE_STARTED, Segment, SegmentError,
 };
 
 use crate::endpoint::Endpoint;
@@ -48,6 +48,8 @@ pub enum OpenError {
     Segment { fd: i32, daemon: u32, source: SegmentError },
     #[error(transparent)]
     Own(#[from] SegmentError),
+    #[error("{0}")]
+    Launched(crate::launcher::Launched),
     #[error("the job is ending")]
     Over,
     #[error("process {0} of this rank died in MPI, and its node did not end what it left")]
@@ -59,15 +61,15 @@ pub enum OpenError {
 }
 
 /// What the environment says.
-struct Named {
-    rank: u32,
+pub(crate) struct Named {
+    pub rank: u32,
     fd: i32,
     daemon: u32,
     job: Option<String>,
 }
 
 impl Named {
-    fn from_env() -> Result<Option<Named>, OpenError> {
+    pub fn from_env() -> Result<Option<Named>, OpenError> {
         let number = |name: &'static str| match std::env::var(name) {
             Ok(text) => text.parse::<u32>().map(Some).map_err(|_| OpenError::Environment(name)),
             Err(_) => Ok(None),
@@ -83,7 +85,7 @@ impl Named {
     /// unless a wrapper (a shell, an interpreter, an earlier program) closed or re-used the number:
     /// then an ancestor has it. The node's daemon is one, whose number may be another one than it
     /// was when the rank was started. `last`: nobody will ask again in this process.
-    fn segment(&self, last: bool) -> Result<Segment, OpenError> {
+    pub fn segment(&self, last: bool) -> Result<Segment, OpenError> {
         // SAFETY: only asks whether the number is an open descriptor.
         if unsafe { libc::fcntl(self.fd, libc::F_GETFD) } >= 0
             && self.is_ours(Path::new(&format!("/proc/self/fd/{}", self.fd)), true)
@@ -212,6 +214,9 @@ impl Seat {
 static LOADED: AtomicU32 = AtomicU32::new(0);
 const NONE: u32 = u32::MAX;
 
+/// This process is a job by itself.
+static UNWATCHED: AtomicBool = AtomicBool::new(false);
+
 /// Whether other programs of the rank have come between since this one was loaded, which it has not
 /// waited for.
 fn is_beside(world: u32) -> bool {
@@ -338,8 +343,7 @@ impl Before {
     pub fn of_this_process() -> Before {
         let Ok(Some(named)) = Named::from_env() else { return Before::Nobody };
         let Ok(seg) = named.segment(false) else { return Before::Nobody };
-        let ft = seg.header().ft.load(Relaxed);
-        let recorded = FT_DETERMINANTS | FT_CLOCK | FT_LIBC;
+        let recording = seg.header().recording();
         if named.rank >= seg.geometry().ranks {
             return Before::Nobody;
         }
@@ -349,7 +353,7 @@ impl Before {
             return Before::Nobody;
         };
         LOADED.store(world + 1, Relaxed);
-        if ft & recorded != recorded {
+        if !(recording.clock() && recording.libc()) {
             return Before::Nobody;
         }
         match before(&seg, named.rank, world) {
@@ -366,7 +370,10 @@ impl Before {
 impl Endpoint {
     /// Joins the job described by the environment, or makes a job of one rank.
     pub fn from_env() -> Result<Self, OpenError> {
-        let Some(named) = Named::from_env()? else { return Self::single() };
+        let Some(named) = Named::from_env()? else {
+            let others = crate::launcher::of(|name| std::env::var(name).ok());
+            return others.map_or_else(Self::single, |found| Err(OpenError::Launched(found)));
+        };
         let seg = named.segment(true)?;
         let rank = named.rank;
         if rank >= seg.geometry().ranks {
@@ -399,8 +406,14 @@ impl Endpoint {
         Ok(joined)
     }
 
+    /// Whether there is no daemon which tells why this process ends its job.
+    pub fn is_unwatched(&self) -> bool {
+        UNWATCHED.load(Relaxed)
+    }
+
     /// A job of one rank, in memory of this process.
     fn single() -> Result<Self, OpenError> {
+        UNWATCHED.store(true, Relaxed);
         Ok(Self::join(Box::leak(Box::new(Segment::create_alone()?)), 0))
     }
 }

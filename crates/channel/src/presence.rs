@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use eyrie_ledger::segment::{JobHeader, LIB_IN, LIB_OUT, LIB_PARKED, LIB_WAIT, RankCtl};
 
+use crate::alive::Mark;
 use crate::waiting::{futex_wait, futex_wake};
 
 /// Bumps the daemon's bell: something in the segment wants its attention.
@@ -23,11 +24,12 @@ pub struct Presence {
     ctl: &'static RankCtl,
     header: &'static JobHeader,
     depth: u32,
+    pub mark: Mark,
 }
 
 impl Presence {
     pub fn new(ctl: &'static RankCtl, header: &'static JobHeader) -> Self {
-        Presence { ctl, header, depth: 0 }
+        Presence { ctl, header, depth: 0, mark: Mark::new(ctl) }
     }
 
     /// Into the library. Calls nest (callbacks of the program may call MPI).
@@ -58,6 +60,23 @@ impl Presence {
         }
         self.set(LIB_WAIT);
         wait();
+        self.set(LIB_IN);
+    }
+
+    /// Out of the library in the middle of a call, so that other threads may be in it: a safe
+    /// point.
+    /// `waits`: as far as is known all threads wait. How deep this thread is inside.
+    pub fn step_aside(&mut self, waits: bool) -> u32 {
+        if self.ctl.freeze_req.load(Relaxed) != 0 {
+            self.park();
+        }
+        self.set(if waits { LIB_WAIT } else { LIB_OUT });
+        std::mem::take(&mut self.depth)
+    }
+
+    /// Inside again, so deep.
+    pub fn step_back(&mut self, depth: u32) {
+        self.depth = depth;
         self.set(LIB_IN);
     }
 

@@ -18,8 +18,8 @@ use crate::crowd;
 const SLEEP: Duration = Duration::from_millis(500);
 /// Sleep while waiting for log space, which peers free without ringing.
 const NAP: Duration = Duration::from_millis(1);
-/// The first sleep where a wire may bring something, which rings no bell, and how many are so
-/// long; later ones are longer, in proportion to how long it has been waited for by then.
+/// The first sleep where a direct connection may bring something, which rings no bell, and how many
+/// are so long; later ones are longer, in proportion to how long it has been waited for by then.
 const BRIEF_NAP: Duration = Duration::from_micros(50);
 const BRIEF_NAPS: u32 = 6;
 const LONGEST_BRIEF_NAP: Duration = Duration::from_millis(4);
@@ -31,7 +31,7 @@ pub enum Nap {
     Long,
     /// Log space is awaited.
     Short,
-    /// Something may come by a wire. So often it was slept before.
+    /// Something may come by a direct connection. So often it was slept before.
     Brief(u32),
 }
 
@@ -59,7 +59,7 @@ pub enum Round {
 
 /// How patiently a rank waits; fewer cores than ranks means less spinning.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct SpinPolicy {
     /// As it is now: one of those below.
     steps: Steps,
     /// How it is waited when nobody else wants the core, and when others do.
@@ -90,9 +90,9 @@ const SLOW_YIELD: Duration = Duration::from_micros(300);
 /// For so long it is not tried again.
 const SLOW_FOR: Duration = Duration::from_millis(100);
 
-impl Patience {
+impl SpinPolicy {
     /// `linked`: there are other nodes, and threads that carry messages there, which need a core
-    /// when a message does not come early.
+    /// when a message does not come ahead of the log.
     pub fn new(ranks: u32, cores: u32, linked: bool) -> Self {
         let steps = |looks, spins, yields| Steps { looks, spins, yields };
         let scarce = ranks > cores;
@@ -103,7 +103,14 @@ impl Patience {
             (true, true) => (steps(0, 0, 500), steps(0, 1, 0)),
             (true, false) => (steps(0, 1, 50), steps(0, 1, 0)),
         };
-        Patience { steps: alone, alone, crowded, scarce, crowd: false, slow_until: Duration::ZERO }
+        SpinPolicy {
+            steps: alone,
+            alone,
+            crowded,
+            scarce,
+            crowd: false,
+            slow_until: Duration::ZERO,
+        }
     }
 
     fn set_crowd(&mut self, crowd: bool) {
@@ -225,9 +232,9 @@ mod tests {
     use super::*;
 
     /// Rounds before it is slept, and how many of them leave the core to nobody.
-    fn waits(patience: &Patience) -> (u32, u32) {
-        let mut patience = *patience;
-        let mut rounds = (0..).map(|idle| patience.round(idle)).take_while(|r| *r != Round::Sleep);
+    fn waits(spin: &SpinPolicy) -> (u32, u32) {
+        let mut spin = *spin;
+        let mut rounds = (0..).map(|idle| spin.round(idle)).take_while(|r| *r != Round::Sleep);
         let (mut all, mut kept) = (0, 0);
         rounds.by_ref().for_each(|round| {
             all += 1;
@@ -239,32 +246,35 @@ mod tests {
     #[test]
     fn who_is_in_a_crowd_sleeps_soon() {
         for (ranks, linked) in [(2, false), (2, true), (3, false), (3, true)] {
-            let mut patience = Patience::new(ranks, 2, linked);
+            let mut spin = SpinPolicy::new(ranks, 2, linked);
             // As ranks are more than cores, only yields tell of others.
-            patience.scarce = true;
-            let (calm, _) = waits(&patience);
+            spin.scarce = true;
+            let (calm, _) = waits(&spin);
             let begun = now();
-            patience.yielded(begun, begun + SLOW_YIELD);
-            assert_eq!(waits(&patience).0, calm, "others were there for a moment");
+            spin.yielded(begun, begun + SLOW_YIELD);
+            assert_eq!(waits(&spin).0, calm, "others were there for a moment");
             let long = Duration::from_secs(3600);
-            patience.yielded(begun, begun + long);
-            assert!(patience.is_crowded());
-            let (crowded, kept) = waits(&patience);
+            spin.yielded(begun, begun + long);
+            assert!(spin.is_crowded());
+            let (crowded, kept) = waits(&spin);
             assert!(
                 crowded < calm && crowded <= 100 && kept == crowded,
                 "{ranks} {linked} {crowded}"
             );
-            patience.slow_until = now();
-            assert_eq!(waits(&patience).0, calm, "they are gone");
+            spin.slow_until = now();
+            assert_eq!(waits(&spin).0, calm, "they are gone");
         }
     }
 
     #[test]
     fn ranks_without_a_core_each_hardly_spin() {
-        let kept =
-            |ranks, linked| waits(&Patience { scarce: true, ..Patience::new(ranks, 2, linked) }).1;
+        let kept = |ranks, linked| {
+            waits(&SpinPolicy { scarce: true, ..SpinPolicy::new(ranks, 2, linked) }).1
+        };
         assert!(kept(3, false) <= 1 && kept(3, true) <= 1);
         assert!(kept(2, false) > 1_000 && kept(2, true) > 10);
-        assert!(Patience::new(3, 2, false).is_scarce() && !Patience::new(2, 2, false).is_scarce());
+        assert!(
+            SpinPolicy::new(3, 2, false).is_scarce() && !SpinPolicy::new(2, 2, false).is_scarce()
+        );
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! They repeat the orderings of `ledger::sendlog`/`reader` and `channel::waiting`, step by step,
 //! on loom's atomics; a change there is a change here.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -56,6 +57,22 @@ fn a_reader_never_takes_old_bytes_for_an_entry() {
     });
 }
 
+/// Wakes who may sleep, behind what it has to see.
+fn ring(sleeping: &AtomicU32, doorbell: &AtomicU32) {
+    fence(SeqCst);
+    if sleeping.load(Relaxed) != 0 {
+        doorbell.fetch_add(1, SeqCst);
+    }
+}
+
+/// Before it looks once more; it sleeps only if the doorbell still has this value then.
+fn arm(sleeping: &AtomicU32, doorbell: &AtomicU32) -> u32 {
+    let seen = doorbell.load(SeqCst);
+    sleeping.store(1, SeqCst);
+    fence(SeqCst);
+    seen
+}
+
 #[test]
 fn a_sleeper_is_always_woken() {
     loom::model(|| {
@@ -66,16 +83,10 @@ fn a_sleeper_is_always_woken() {
             let (stamp, sleeping, doorbell) = (stamp.clone(), sleeping.clone(), doorbell.clone());
             thread::spawn(move || {
                 stamp.store(1, Release);
-                fence(SeqCst);
-                if sleeping.load(Relaxed) != 0 {
-                    doorbell.fetch_add(1, SeqCst);
-                }
+                ring(&sleeping, &doorbell);
             })
         };
-        // arm; look once more; sleep only if the doorbell still has the value seen.
-        let seen = doorbell.load(SeqCst);
-        sleeping.store(1, SeqCst);
-        fence(SeqCst);
+        let seen = arm(&sleeping, &doorbell);
         let found = stamp.load(Acquire) == 1;
         sender.join().unwrap();
         let would_sleep_for_ever = !found && doorbell.load(SeqCst) == seen;
@@ -83,8 +94,35 @@ fn a_sleeper_is_always_woken() {
     });
 }
 
-/// `channel::shown`: a sender that shows two messages one after the other from the same memory and
-/// writes to it in between; a receiver of the first. Memory is two words; sound reads are equal.
+/// `ledger::failures`: the bit of a lost rank, then how many there are, then the bell. Whoever sees
+/// the number finds the bit, and whoever is about to sleep sees the number or is woken.
+#[test]
+fn a_lost_rank_is_heard_of() {
+    loom::model(|| {
+        let bits = Arc::new(AtomicU64::new(0));
+        let count = Arc::new(AtomicU32::new(0));
+        let sleeping = Arc::new(AtomicU32::new(0));
+        let doorbell = Arc::new(AtomicU32::new(0));
+        let daemon = {
+            let (bits, count) = (bits.clone(), count.clone());
+            let (sleeping, doorbell) = (sleeping.clone(), doorbell.clone());
+            thread::spawn(move || {
+                bits.fetch_or(4, SeqCst);
+                count.fetch_add(1, SeqCst);
+                ring(&sleeping, &doorbell);
+            })
+        };
+        let seen = arm(&sleeping, &doorbell);
+        let heard = count.load(Acquire) == 1;
+        assert!(!heard || bits.load(Acquire) == 4, "the number grows behind the bits");
+        daemon.join().unwrap();
+        assert!(heard || doorbell.load(SeqCst) != seen, "it sleeps for ever");
+    });
+}
+
+/// `channel::single_copy`: a sender that shows two messages one after the other from the same
+/// memory and writes to it in between; a receiver of the first. Memory is two words; sound reads
+/// are equal.
 #[test]
 fn what_counts_of_a_shown_message_is_the_message() {
     loom::model(|| {
@@ -200,8 +238,8 @@ fn a_mark_is_taken_or_wakes_the_links() {
     });
 }
 
-/// The bells of `ledger::dirty` while messages are sent early: news that may wait for a tick, in
-/// the moment in which ticks end, and urgent news in the moment before a tick.
+/// The bells of `ledger::dirty` while messages are sent as datagrams: news that may wait for a
+/// tick, in the moment in which ticks end, and urgent news in the moment before a tick.
 struct Ticks {
     summary: AtomicU64,
     ticks: AtomicU32,
@@ -299,8 +337,9 @@ fn a_piece_of_a_mirror_is_seen_whole_or_not_at_all() {
     });
 }
 
-/// What a rank gives to a wire (`Wires::give`) is carried by the links if they hear meanwhile of
-/// another process of the receiver (`Outbound::answer`, `OutLog::rewind`), or taken back.
+/// What a rank gives to a direct connection (`DirectConnections::give`) is carried by the links if
+/// they hear meanwhile of another process of the receiver (`Outbound::answer`, `OutLog::rewind`),
+/// or taken back.
 #[test]
 fn what_goes_to_a_receiver_that_is_gone_is_carried() {
     loom::model(|| {
@@ -325,4 +364,45 @@ fn what_goes_to_a_receiver_that_is_gone_is_carried() {
         let carried = links.join().unwrap();
         assert!(carried == END || run.load(Acquire) == 0, "it is set aside, and nobody brings it");
     });
+}
+
+/// `TurnLock`: the lock is given in the order of asking, by a store that one who sleeps is told of.
+#[test]
+fn who_asks_for_the_lock_gets_it() {
+    loom::model(|| {
+        let next = Arc::new(AtomicU32::new(0));
+        let served = Arc::new(AtomicU32::new(0));
+        // Raised where `pass_on` wakes: a sleeper that saw the old value goes on.
+        let woken = Arc::new(AtomicU32::new(0));
+        let count = Arc::new(AtomicU64::new(0));
+        let other = {
+            let (next, served) = (next.clone(), served.clone());
+            let (woken, count) = (woken.clone(), count.clone());
+            thread::spawn(move || inside(&next, &served, &woken, &count))
+        };
+        inside(&next, &served, &woken, &count);
+        other.join().unwrap();
+        assert_eq!(count.load(Relaxed), 2);
+    });
+}
+
+fn inside(next: &AtomicU32, served: &AtomicU32, woken: &AtomicU32, count: &AtomicU64) {
+    let own = next.fetch_add(1, SeqCst);
+    // All these accesses are of one order; loom has that for fences only.
+    fence(SeqCst);
+    if served.load(SeqCst) != own {
+        // The futex sleeps only if the value is still that; who changes it later sees `next`.
+        while woken.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(served.load(SeqCst), own);
+    }
+    let seen = count.load(Relaxed);
+    count.store(seen + 1, Relaxed);
+    let after = served.load(Relaxed) + 1;
+    served.store(after, SeqCst);
+    fence(SeqCst);
+    if next.load(SeqCst) != after {
+        woken.store(1, SeqCst);
+    }
 }

@@ -1,5 +1,8 @@
 //! How jobs end: signals, kills of every part, the program's own faults; nothing is left behind.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 use common::{World, is_gone, texts, until};
 use std::process::Stdio;

@@ -1,5 +1,8 @@
 //! Kills and recoveries of plain programs: what is printed is what an undisturbed run prints.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 use common::{World, texts, until};
 use std::io::Write;

@@ -1,22 +1,29 @@
 //! Which processors ranks are to run on, as it is asked for.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// What a rank is bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
 pub enum Bind {
     /// As `Own` where a batch system or a cpuset has given the job cores of its own, else nothing.
     #[default]
+    #[value(skip)]
     Auto,
+    /// Nothing: the kernel moves it about
     None,
-    /// One of a core's threads.
+    /// One of a core's threads
+    #[value(name = "hwthread")]
     Thread,
+    /// A core
     Core,
-    /// Memory that is equally near to all of its cores.
+    /// The cores of a memory domain
     Numa,
+    /// The cores of a socket
     Socket,
     /// A core each if a node has as many ranks as cores, a memory domain if it has fewer, and
     /// nothing if it has more.
+    #[value(skip)]
     Own,
 }
 

@@ -93,6 +93,8 @@ pub enum EventKind {
     /// All ranks have a checkpoint (`generation`) of one moment, to which they return together when
     /// they cannot be brought back alone.
     Snapshot,
+    /// A rank came back, and a file is not as it was at its checkpoint: `text`.
+    FileLeft,
 }
 
 impl EventKind {
@@ -139,7 +141,31 @@ impl EventKind {
             EventKind::LinkLost => "link-lost",
             EventKind::LinkBack => "link-back",
             EventKind::Snapshot => "snapshot",
+            EventKind::FileLeft => "file-left",
         }
+    }
+}
+
+/// How the text of `detected` ends for a rank that was ended because its recovery unit goes back.
+pub const WITH_UNIT: &str = ", with its unit";
+
+impl EventKind {
+    /// Whether it is told of as it happens: something dies, is to die, or is back.
+    pub fn is_told(self) -> bool {
+        matches!(
+            self,
+            EventKind::Started
+                | EventKind::Injected
+                | EventKind::Detected
+                | EventKind::NodeLost
+                | EventKind::Restored
+                | EventKind::Replaying
+                | EventKind::CaughtUp
+                | EventKind::RolledBack
+                | EventKind::Exited
+                | EventKind::Ended
+                | EventKind::ControllerBack
+        )
     }
 }
 

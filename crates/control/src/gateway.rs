@@ -4,6 +4,7 @@
 //! and ends when that does. What it says are lines of its standard output that begin with `MARK`,
 //! so that what a remote shell says besides is told from it.
 
+use eyrie_protocol::timing::Intervals;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -122,6 +123,8 @@ pub struct Begin {
     pub rate: Option<u64>,
     /// Where nothing goes through from the beginning on.
     pub silence: Silence,
+    /// Those of the job.
+    pub intervals: Intervals,
 }
 
 /// Clusters with which a gateway is to be silent, and the other way round; or is.
@@ -142,7 +145,7 @@ pub struct Gate {
 
 /// A node that reaches the controller through its gateway, and where its store is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Door {
+pub struct StoreAddress {
     pub node: u32,
     pub epoch: u64,
     pub at: SocketAddr,
@@ -158,7 +161,17 @@ pub enum ToGateway {
     /// Nothing is to go between its cluster and these, for now.
     Silence(Silence),
     /// The nodes of its cluster, which are to hear where it is: they may have no other way to.
-    Nodes(Vec<Door>),
+    Nodes(Vec<StoreAddress>),
+}
+
+/// What comes of a gateway.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    Said(FromGateway),
+    /// Nothing for so long, since it has listened. There is no more after this.
+    Silence {
+        ms: u64,
+    },
 }
 
 /// From a gateway to the controller.

@@ -1,7 +1,9 @@
 //! Where a controller keeps its state so that another machine can go on: etcd, by `--ha`.
 
+use crate::message::Host;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::SocketAddr;
 
 /// What an address begins with; the second one: encrypted.
 const SCHEMES: [(&str, bool); 2] = [("etcd://", false), ("etcds://", true)];
@@ -31,6 +33,43 @@ pub struct Ha {
     /// Keys of jobs begin with this, a slash, and the job's name.
     pub prefix: String,
     pub tls: Option<HaTls>,
+}
+
+/// What of a job's folder leads to its state in etcd.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pointer {
+    pub ha: Ha,
+    /// Of the controller that had this folder.
+    pub token: Option<String>,
+    /// The machines of its nodes, with the addresses of this one that they reach; empty: as the
+    /// journal has it.
+    pub hosts: Vec<Host>,
+}
+
+/// Where the controller is, for nodes and for those that may follow it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    #[serde(rename = "reign")]
+    pub term: u64,
+    pub addresses: Vec<SocketAddr>,
+    /// The machines of its nodes.
+    pub hosts: Vec<String>,
+    /// How long a controller of this job leads that is not heard of, if that is not the default:
+    /// who follows has not read the journal yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+}
+
+/// What the threads that write to etcd tell the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// All up to this number is durable.
+    Committed(u64),
+    /// Nothing becomes durable at the time.
+    Away(String),
+    Back,
+    /// Another controller has the job.
+    Deposed(String),
 }
 
 /// Why a text names no place in etcd.

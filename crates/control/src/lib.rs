@@ -4,33 +4,40 @@
 //! does not decode completely is an error, never a guess. No I/O happens here, but on a connection
 //! that `auth` is given.
 
+pub mod account;
 pub mod auth;
 pub mod bind;
-pub mod depot;
+pub mod cross_node_sockets;
 pub mod event;
-pub mod far;
 pub mod frame;
 pub mod gateway;
 pub mod ha;
+pub mod job;
 pub mod message;
 pub mod meta;
 pub mod node;
 pub mod pmi;
+pub mod protection;
+pub mod second_level;
+pub mod signals;
 pub mod status;
 pub mod transport;
 pub mod vault;
 
+pub use account::Account;
 pub use bind::{Bind, Slot};
-pub use depot::{Delivered, Stored, StoredFile, Way};
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use ha::Ha;
+pub use job::{JobSpec, Older, Placement, Program, Protection, Security, Storage, Timing};
 pub use message::{
-    Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, Ft, JobSpec,
-    LeaveStep, Leaving, NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
+    Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, LeaveStep,
+    Leaving, NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
+pub use protection::Ft;
+pub use second_level::{Delivered, Stored, StoredFile, Way};
 pub use status::{
     CheckpointStatus, FallbackStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet,
     SavedTo, SavedWay, Suspension,

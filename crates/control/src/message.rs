@@ -4,107 +4,42 @@
 //! CLI are one binary. The console (the connection of `eyrie run`) then sends `Start`, and the job
 //! lives as long as that connection. All other connections ask one thing and close.
 
-use crate::bind::{Bind, Slot};
 use crate::event::Event;
-use crate::gateway::{Clusters, Outer};
-use crate::ha::Ha;
+use crate::gateway::Outer;
+use crate::job::JobSpec;
 use crate::status::JobStatus;
-use crate::transport::Transport;
 use crate::vault::{Checked, Inspected, Kept};
-use eyrie_vault::Scheme;
+use clap::ValueEnum;
+pub use eyrie_protocol::scheduler::Policy as CheckpointPolicy;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 23;
+pub const PROTOCOL: u32 = 26;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
-/// Fault-tolerance mode of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ft {
-    /// Message logging: a rank that dies is recovered alone.
-    Logged,
-    /// Nothing is logged; a rank that dies ends the job.
-    None,
-    /// `eyrie verify`: record, run again under force, compare; so many times, with messages delayed
-    /// and hastened by this seed and those that follow it.
-    Verify { seed: u32, seeds: u32 },
-    /// Nothing is logged; all ranks are checkpointed together, and go back together.
-    Coordinated,
-    /// The ranks that begin on one node are checkpointed together, and go back together; what they
-    /// send to others is logged.
-    Node,
-    /// The same of those that begin in one cluster. `outside`: copies of their images and outcomes
-    /// are in another cluster.
-    Cluster { outside: bool },
-}
-
-impl Ft {
-    pub fn name(self) -> &'static str {
-        match self {
-            Ft::Logged => "logged",
-            Ft::None => "none",
-            Ft::Verify { .. } => "verify",
-            Ft::Coordinated => "coordinated",
-            Ft::Node => "node",
-            Ft::Cluster { .. } => "cluster",
-        }
-    }
-
-    /// Whether it is `eyrie verify`.
-    pub fn verifies(self) -> bool {
-        matches!(self, Ft::Verify { .. })
-    }
-
-    /// Whether ranks are checkpointed, and brought back when they die.
-    pub fn protects(self) -> bool {
-        matches!(self, Ft::Logged | Ft::Coordinated) || self.has_units()
-    }
-
-    /// Whether several ranks are brought to stand for one checkpoint.
-    pub fn stands_together(self) -> bool {
-        self == Ft::Coordinated || self.has_units()
-    }
-
-    /// Whether ranks go back with others, and log against the rest.
-    pub fn has_units(self) -> bool {
-        matches!(self, Ft::Node | Ft::Cluster { .. })
-    }
-}
-
 /// Whether an image refers to those of other ranks for what these hold too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Dedup {
-    /// Where it saves a good part of the image.
+    /// Where a sample of its pages says that a tenth of the checkpoint is saved
     Auto,
-    /// Wherever something is the same.
+    /// Wherever 64 KiB are the same
     On,
+    /// Never: no rank needs files of another
     Off,
 }
 
-/// In which order ranks are checkpointed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CheckpointPolicy {
-    /// At each interval one after the other.
-    Sequential,
-    /// At each interval all at once.
-    Batch,
-    /// Each by a timer of its own.
-    Timer,
-    /// One at a time; the interval follows from measurements.
-    Auto,
-}
-
 /// How a rank's memory is kept until it is in the image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Freeze {
-    /// The cheaper of copy and twin.
+    /// Copy or twin, whichever the rank stands still for the shorter time
     Auto,
+    /// Pages that have changed are copied, up to 48 MiB of them
     Copy,
+    /// A copy-on-write twin of the process holds them
     Twin,
-    /// Not at all: the rank stands still until the image is written.
+    /// Not at all: the rank stands still until everything is stored
     Sync,
 }
 
@@ -136,113 +71,17 @@ pub struct Hosts {
     pub outlive: bool,
 }
 
-/// What to run. Working folder and environment are those the daemon was started with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobSpec {
-    pub size: u32,
-    pub ft: Ft,
-    pub checkpoint_every_ms: u64,
-    /// When all ranks have been checkpointed once, if that is sooner.
-    pub checkpoint_first_ms: u64,
-    pub checkpoint_policy: CheckpointPolicy,
-    /// Store in a checkpoint only what has changed since the one before.
-    pub incremental: bool,
-    pub freeze: Freeze,
-    /// Store once what several ranks have in common.
-    pub dedup: Dedup,
-    /// Send log of each rank, in bytes.
-    pub log_limit_bytes: u64,
-    pub name: Option<String>,
-    /// Keep the job's folder when it is over.
-    pub keep: bool,
-    /// Tell the console about every event.
-    pub verbose: bool,
-    /// Nodes, each with its own daemon; 0: the controller is the only one.
-    pub nodes: u32,
-    /// Nodes without ranks: for when one is lost, and routers.
-    pub spares: u32,
-    /// So many of these, the last ones, are routers: messages between nodes go by them, and they
-    /// log them.
-    pub routers: u32,
-    /// Ranks of each router.
-    pub router_share: u32,
-    /// Each node in a network namespace of its own.
-    pub netns: bool,
-    /// Where nodes are; none: here.
-    pub hosts: Option<Box<Hosts>>,
-    /// Lay ranks out one on each node in turn.
-    pub cyclic: bool,
-    /// The node of each rank at the start; empty: as many on each.
-    pub homes: Vec<u32>,
-    pub bind: Bind,
-    /// The processors of each rank, instead of that; empty: none are named.
-    pub slots: Vec<Vec<Slot>>,
-    /// Other nodes that hold each determinant.
-    pub log_replicas: u32,
-    /// Whether what clocks and the C library give is recorded.
-    pub wtime: Wtime,
-    /// A replay that writes something else has diverged.
-    pub strict_output: bool,
-    /// How images are protected against the loss of nodes.
-    pub vault: Scheme,
-    pub manner: crate::vault::Manner,
-    /// Resolved path of the program.
-    pub program: Vec<u8>,
-    /// The name the program is called by, and its arguments.
-    pub argv: Vec<Vec<u8>>,
-    /// The console's standard input is a file: it has an end, and is read to it when the job is
-    /// saved.
-    pub input_is_file: bool,
-    /// How long nodes go on without a controller; 0: not at all.
-    pub controller_limit_ms: u64,
-    /// Connections between nodes, and to the controller, are encrypted.
-    pub tls: bool,
-    /// What those between nodes go over.
-    pub transport: Transport,
-    /// How often, at most, the newest set of a job over nodes is brought to the job's folder while
-    /// it runs; 0: never.
-    pub save_every_ms: u64,
-    /// The same whenever all ranks have so many newer checkpoints; 0: never.
-    pub save_every_generations: u32,
-    pub clusters: Clusters,
-    /// How long a node has that is told to end; 0: none, it goes at once.
-    pub grace_ms: u64,
-    /// Where states of the job are brought besides its folder: `s3://BUCKET/PREFIX`.
-    pub save_to: Option<String>,
-    /// With so many bytes a second at most; 0: as fast as can be.
-    pub save_rate_bytes: u64,
-    /// ... encrypted with the key in this file.
-    pub save_key: Option<String>,
-    /// Who can read what nodes store.
-    pub at_rest: AtRest,
-    /// Features of the processor that a node may lack, although a rank that comes to it seems to
-    /// use them.
-    pub ignore_features: Vec<String>,
-    /// The controller's state is kept there, too, so that one on another machine can go on.
-    pub ha: Option<Box<Ha>>,
-    /// What becomes of what a rank appended to files after the checkpoint that it comes back from.
-    pub appended: Appended,
-    /// What becomes of a checkpoint of a rank that has left processes behind.
-    pub orphans: Orphans,
-    /// What becomes of files that are not as they were at the checkpoint that a rank comes back
-    /// from.
-    pub files: Files,
-    /// Most bytes stored of a file that a rank writes to; 0: none is noted.
-    pub files_limit_bytes: u64,
-    /// How often all ranks that are checkpointed alone are checkpointed together.
-    pub fallback: Fallback,
-}
-
 /// What becomes of files that are not as they were.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Files {
-    /// They are put back where that can be, and named elsewhere.
+    /// Put back where the checkpoint has what they held and nobody else writes to them; the others
+    /// are named
     Auto,
-    /// They stay, and are named.
+    /// Left as they are, and named
     Warn,
-    /// The rank does not come back from that checkpoint.
+    /// The rank does not come back from that checkpoint, and nothing is changed
     Refuse,
-    /// They are put back, or the rank does not come back from that checkpoint.
+    /// Put back; if one cannot be, the rank does not come back from that checkpoint
     Restore,
 }
 
@@ -257,11 +96,12 @@ pub enum Fallback {
 }
 
 /// Whether there is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Orphans {
-    /// There is none as long as they live.
+    /// There is none as long as they live, and it is said which they are
     Refuse,
-    /// They are not part of it.
+    /// They are left out: they live on, and are killed before the rank comes back, which finds
+    /// itself without them
     Leave,
 }
 
@@ -293,61 +133,30 @@ impl AtRest {
 }
 
 /// Whether that is cut off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Appended {
-    /// Where the kernel says that nobody else has the file open for writing.
+    /// Cut off where the kernel says that nobody else has the file open for writing; it does not
+    /// on NFS, Lustre and most of FUSE
     Auto,
-    /// Nobody else writes, the user says.
+    /// Cut off: no other process writes to files that a rank appends to
     Cut,
+    /// Left there
     Keep,
 }
 
 /// Whether what clocks give is an outcome like others, and what else the C library says of the
 /// process and its machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Wtime {
-    /// In programs that call MPI in one thread.
+    /// Recorded in programs that ask for at most MPI_THREAD_FUNNELED, so not in Python's
     Auto,
-    /// Also in others, of their main thread.
+    /// Also in others: what their main thread asks for, while which no other may call MPI
     Logged,
-    /// As `Auto`, but only what MPI_Wtime gives.
+    /// As auto, but only of MPI_Wtime: for programs that ask other clocks as often as threads,
+    /// signals or processes have it
     Mpi,
+    /// Not recorded: for programs that ask as often as threads or signals have it
     Plain,
-}
-
-impl JobSpec {
-    /// Whether images are kept in a vault, with parity on other nodes.
-    pub fn is_vaulted(&self) -> bool {
-        self.nodes > 0 && matches!(self.vault, Scheme::Rs { .. } | Scheme::Xor { .. })
-    }
-
-    /// The mode as the user knows it.
-    pub fn mode(&self) -> &'static str {
-        if self.routers > 0 { "routed" } else { self.ft.name() }
-    }
-
-    /// Whether states of it are saved while it runs.
-    pub fn saves(&self) -> bool {
-        self.save_every_ms > 0 || self.save_every_generations > 0
-    }
-
-    /// Numbers of the nodes that are routers.
-    pub fn router_nodes(&self) -> std::ops::Range<u32> {
-        let all = self.nodes + self.spares;
-        all.saturating_sub(self.routers)..all
-    }
-
-    /// Whether the controller keeps a journal, so that its death does not end the job.
-    pub fn is_journaled(&self) -> bool {
-        let outlive = self.hosts.as_ref().is_none_or(|h| h.outlive);
-        let goes_on = self.nodes > 0 && !self.ft.verifies();
-        goes_on && outlive && self.controller_limit_ms > 0
-    }
-
-    /// How long nodes go on without a controller.
-    pub fn controller_limit(&self) -> Duration {
-        Duration::from_millis(if self.is_journaled() { self.controller_limit_ms } else { 0 })
-    }
 }
 
 /// A rank's output stream.

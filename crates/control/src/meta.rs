@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of `Meta`.
-pub const META_FORMAT: u32 = 4;
+pub const META_FORMAT: u32 = 5;
 
 /// The daemon's part of an image (postcard).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct Meta {
     /// Number of the process that called `MPI_Init`, if that is a child of the rank's first one.
     pub caller: Option<u32>,
     pub det_pos: u64,
+    /// The word there, if it is a run of calls that was the last of what was recorded, and the rank
+    /// was not repeating itself; else 0.
+    pub run: u64,
     pub need: Vec<u64>,
     /// For each source: position up to which the rank had looked.
     pub front: Vec<u64>,
@@ -36,6 +39,8 @@ pub struct Meta {
     /// position and entries of the stream from it; position, entries, chain and messages of the
     /// stream to it.
     pub next: Vec<[u64; 6]>,
+    /// Of each rank to which this one has sent anything: position of that stream, and messages.
+    pub sent: Vec<(u32, [u64; 2])>,
 }
 
 /// Why an image's meta data cannot be used.
@@ -94,6 +99,7 @@ impl Meta {
             lib: 0,
             caller: None,
             det_pos: 0,
+            run: 0,
             need: vec![0; ranks as usize],
             front: vec![0; ranks as usize],
             acked: Vec::new(),
@@ -102,6 +108,7 @@ impl Meta {
             world: 0,
             told_alone: 0,
             next: Vec::new(),
+            sent: Vec::new(),
         }
     }
 }

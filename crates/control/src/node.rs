@@ -6,14 +6,17 @@
 //! message that crossed its end is known as late.
 
 use crate::auth::Key;
-use crate::depot::Delivered;
-use crate::far::{End, Joint, Rejoin, Rejoined};
-use crate::message::{JobSpec, Stream};
+use crate::cross_node_sockets::{MatchedEnd, Rejoin, Rejoined, SocketEnd};
+use crate::job::JobSpec;
+use crate::message::Stream;
 use crate::meta::Meta;
+use crate::second_level::Delivered;
 use crate::vault::{Inspection, Report, VaultOrder, VaultStep, Vaulted};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
+/// The number of a job's first controller.
+pub const FIRST_TERM: u64 = 1;
 /// Bytes of output a node sends ahead of the controller's `OutputTaken`.
 pub const OUTPUT_WINDOW_BYTES: u64 = 1 << 20;
 
@@ -74,6 +77,16 @@ pub struct Lodge {
     pub working_folder: Vec<u8>,
     /// Names and values that the host's own do not stand against.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A daemon on this machine, as another controller can find it. Its bytes are in journals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonRecord {
+    pub node: u32,
+    pub pid: i32,
+    pub born: u64,
+    /// That it was started with.
+    pub epoch: u64,
 }
 
 /// A live node, as the others reach it.
@@ -167,7 +180,7 @@ pub enum ToNode {
     Held { ask: u64, ranks: Vec<u32> },
     /// Nothing; the connection stands, and the controller bears so long a silence: the node may
     /// bear a quarter more, from the last stamp of its own on that came.
-    Beat { patience_ms: u64, stamp_ms: Option<u64> },
+    Beat { timeout_ms: u64, stamp_ms: Option<u64> },
     /// No kept checkpoint of the rank needs what lies before these positions.
     Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
     /// The rank has ended: nobody reads the channels to it any more.
@@ -216,7 +229,7 @@ pub enum ToNode {
     GoOn { generation: u32, keep: bool },
     /// The ranks of that set stand everywhere: read what has come over these connections of theirs.
     /// Answered by `HasRead`.
-    ReadFar { generation: u32, joints: Vec<Joint> },
+    ReadFar { generation: u32, joints: Vec<MatchedEnd> },
     /// The sockets of ranks that come back together.
     Rejoin(Rejoin),
     /// No process is left: forget all that the ranks did since this file of the segment was
@@ -281,6 +294,8 @@ pub enum ToNode {
     /// The rank, of which no process is left here, comes back elsewhere: what is recorded of it
     /// here is among what `Held` tells from now on, until it starts here again.
     Yield { rank: u32 },
+    /// The rank is lost and not brought back: those here are told (`--on-failure report`).
+    Failed { rank: u32 },
 }
 
 impl ToNode {
@@ -399,11 +414,14 @@ pub struct RankLook {
     pub messages_early: u64,
     /// Memory of its own that it has, with its child processes.
     pub resident_bytes: u64,
+    /// Of a process that has ended: messages and bytes that the rank has sent to each rank, or
+    /// group of ranks (of more than 64).
+    pub sent: Vec<(u64, u64)>,
 }
 
 /// What is held of the ranks that were asked for: a message for each, at least one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct DeterminantsHeld {
     pub ask: u64,
     /// Node and epoch of those of which it holds all that anything depends on; in the last.
     pub in_step: Vec<(u32, u64)>,
@@ -549,7 +567,7 @@ pub enum FromNode {
     /// ends of connections of their own that lead out of this node.
     Stands {
         generation: u32,
-        result: Result<Vec<End>, String>,
+        result: Result<Vec<SocketEnd>, String>,
         /// Of ranks that else have their checkpoints alone: how far each has sent to each other.
         sent: Vec<(u32, Vec<u64>)>,
     },
@@ -609,7 +627,7 @@ pub enum FromNode {
         link: SocketAddr,
         store: SocketAddr,
     },
-    Held(Held),
+    Held(DeterminantsHeld),
     Copied {
         rank: u32,
         generations: Vec<u32>,
@@ -624,7 +642,7 @@ pub enum FromNode {
     /// Nothing; the node lives, would bear so long a silence by what it is used to, and says this
     /// so long after the connection's beginning.
     Beat {
-        patience_ms: u64,
+        timeout_ms: u64,
         stamp_ms: Option<u64>,
     },
     /// So many processes are left that cannot be killed.
@@ -664,6 +682,10 @@ pub enum FromNode {
     Unreached(Unreached),
     /// What this job's nodes encrypt with.
     AtRest(Key),
+    /// A rank here has handled so many lost ranks.
+    Handled {
+        failures: u32,
+    },
 }
 
 /// Another node that one does not reach.

@@ -5,6 +5,9 @@
 //!
 //!   link_pingpong SIZE:ROUNDS...    prints `SYSTEM SIZE MEDIAN_NS BEST_NS`, one way
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it ends the measurement
+#![allow(unsafe_code)]
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
@@ -15,10 +18,10 @@ use eyrie_core::consts::COMM_WORLD;
 use eyrie_core::datatype::predefined::BYTE;
 use eyrie_core::machine::Machine;
 use eyrie_core::p2p::SendMode;
-use eyrie_ledger::early::Wish;
+use eyrie_ledger::datagram::Wish;
 use eyrie_ledger::segment::{FT_LOGGED, Geometry};
 use eyrie_link::testing::Cluster;
-use eyrie_link::{Provider, Way};
+use eyrie_link::{LinkTransport, Provider};
 
 const BATCHES: usize = 15;
 const LOG_BYTES: u64 = 64 << 20;
@@ -85,8 +88,8 @@ fn receive(m: &mut Machine, data: &mut [u8], from: i32) {
     m.leave();
 }
 
-fn linked(name: &str, (size, rounds): (usize, usize), ft: u32, way: (Way, Wish)) {
-    let cluster = Cluster::over(2, Geometry::new(2, LOG_BYTES), ft, 1, way);
+fn linked(name: &str, (size, rounds): (usize, usize), ft: u32, transport: (LinkTransport, Wish)) {
+    let cluster = Cluster::over(2, Geometry::new(2, LOG_BYTES), ft, 1, transport);
     let segments = [0, 1].map(|rank| cluster.attach(rank, &[0, 0]));
     // What checkpoints do now and then: what was received is needed no more.
     let trim = || {
@@ -126,11 +129,11 @@ fn main() {
         let (size, rounds) = (size.parse().expect("a size"), rounds.parse().expect("a number"));
         bare(size, rounds);
         let plan = (size, rounds);
-        linked("none", plan, 0, (Way::Tcp, Wish::Always));
-        linked("logged", plan, FT_LOGGED, (Way::Tcp, Wish::Always));
-        linked("links", plan, FT_LOGGED, (Way::Tcp, Wish::Never));
+        linked("none", plan, 0, (LinkTransport::Tcp, Wish::Always));
+        linked("logged", plan, FT_LOGGED, (LinkTransport::Tcp, Wish::Always));
+        linked("links", plan, FT_LOGGED, (LinkTransport::Tcp, Wish::Never));
         if let Ok(provider) = Provider::find(Some("tcp"), Ipv4Addr::LOCALHOST.into()) {
-            linked("libfabric", plan, FT_LOGGED, (Way::Fabric(provider), Wish::Never));
+            linked("libfabric", plan, FT_LOGGED, (LinkTransport::Fabric(provider), Wish::Never));
         }
     }
 }

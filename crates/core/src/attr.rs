@@ -15,6 +15,7 @@ use crate::consts;
 use crate::error::{Class, Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
+use crate::rma::{WIN_BASE, WIN_MODEL};
 
 /// What a keyval may be used on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +100,19 @@ impl AttrTable {
         }
     }
 
+    /// What the program's part of the job is called by number, and how many ranks there may be.
+    pub(crate) fn set_started(&self, appnum: i32, universe: u32) {
+        self.predefined[(APPNUM - TAG_UB) as usize].set(appnum);
+        self.predefined[(UNIVERSE_SIZE - TAG_UB) as usize].set(universe as i32);
+    }
+
+    /// What this ABI calls `MPI_ANY_SOURCE` and `MPI_PROC_NULL`: the values of `MPI_IO` and
+    /// `MPI_HOST`.
+    pub fn set_ranks(&self, any_source: i32, proc_null: i32) {
+        self.predefined[(IO - TAG_UB) as usize].set(any_source);
+        self.predefined[(HOST - TAG_UB) as usize].set(proc_null);
+    }
+
     pub(crate) fn set_last_used_code(&self, code: i32) {
         self.predefined[(LASTUSEDCODE - TAG_UB) as usize].set(code);
     }
@@ -171,7 +185,7 @@ impl Machine {
         match kind {
             AttrKind::Comm => self.comms.get(object).map(|_| ()),
             AttrKind::Type => self.types.get(object).map(|_| ()),
-            AttrKind::Win => Err(class::WIN),
+            AttrKind::Win => self.windows.get(object).map(|_| ()),
         }
     }
 
@@ -200,6 +214,9 @@ impl Machine {
         {
             return Ok(Some(cell.as_ptr() as usize));
         }
+        if kind == AttrKind::Win && (WIN_BASE..=WIN_MODEL).contains(&keyval) {
+            return Ok(self.win_attribute(object, keyval));
+        }
         self.attrs.keyval(kind, keyval)?;
         Ok(self.attrs.find(object, keyval).map(|e| e.value))
     }
@@ -226,12 +243,13 @@ impl Machine {
         }
     }
 
-    /// Copies by the copy functions; `comm_dup` does it itself, Type_dup calls it once the new
-    /// type exists.
+    /// Copies by the copy functions, last set first, as MPICH does; the copies stand in the order
+    /// of what they are copies of. `comm_dup` does it itself, Type_dup calls it once the new type
+    /// exists.
     pub fn attr_copy_all(&mut self, kind: AttrKind, from: Handle, to: Handle) -> Res<()> {
         self.attr_object(kind, from)?;
         let entries = self.attrs.sets.get(&from).cloned().unwrap_or_default();
-        for entry in entries {
+        for entry in entries.into_iter().rev() {
             let value = match entry.functions.copy.clone() {
                 CopyRule::Null => None,
                 CopyRule::Dup => Some(entry.value),
@@ -242,6 +260,9 @@ impl Machine {
             if let Some(value) = value {
                 self.attrs.put(to, Entry { value, ..entry });
             }
+        }
+        if let Some(copies) = self.attrs.sets.get_mut(&to) {
+            copies.reverse();
         }
         Ok(())
     }

@@ -25,8 +25,10 @@ impl Machine {
         dest: u32,
         tag: i32,
     ) -> Res<()> {
+        self.heed_now_and_then();
+        comm.whole()?;
         let data = Data::new(buf.cast_mut(), count, dt.clone());
-        let op = self.start_send(comm, comm.ctx + 1, data, dest, tag, SendMode::Standard);
+        let op = self.start_send(comm, comm.coll_ctx(), data, dest, tag, SendMode::Standard);
         self.complete_send(comm, op)
     }
 
@@ -58,8 +60,10 @@ impl Machine {
         dest: u32,
         tag: i32,
     ) -> Res<ReqId> {
+        self.heed_now_and_then();
+        comm.whole()?;
         let data = Data::new(buf.cast_mut(), count, dt.clone());
-        let op = self.start_send(comm, comm.ctx + 1, data, dest, tag, SendMode::Standard);
+        let op = self.start_send(comm, comm.coll_ctx(), data, dest, tag, SendMode::Standard);
         if op.is_logged() && !op.needs_ack {
             return Ok(crate::consts::REQUEST_NULL);
         }
@@ -77,10 +81,11 @@ impl Machine {
         src: u32,
         tag: i32,
     ) -> Res<ReqId> {
+        comm.whole()?;
         let data = Data::new(buf, count, dt.clone());
         let src = Some(comm.world_rank(src));
         // The call that begins it completes it, and sends nothing from there before.
-        let op = RecvOp { open: true, ..self.recv_op(comm.ctx + 1, data, src, tag) };
+        let op = RecvOp { open: true, ..self.recv_op(comm.coll_ctx(), data, src, tag) };
         let req = self.new_request(comm, crate::consts::COMM_SELF, Op::Recv(op))?;
         self.post_recv(req);
         Ok(req)

@@ -1,25 +1,36 @@
 //! Communicators (MPI 5.0 chapter 7): the objects, their table and the local functions.
 //!
-//! A communicator is a group with two message contexts: `ctx` for point-to-point, `ctx + 1` for
-//! collectives. Kept true: a context belongs to one communicator among all that any one process
-//! holds or ever held (see `create`). Freeing takes the handle away; operations under way keep
-//! the object. Inter-communicators are not made here, so none exist.
+//! A communicator is a group with message contexts of its own: `ctx` for point-to-point, the next
+//! for collectives, two for partitioned messages. Kept true: a context belongs to one communicator
+//! among all that any one process holds or ever held (see `create`). Freeing takes the handle away;
+//! operations under way keep the object.
+//!
+//! An inter-communicator (`inter`) has a second group, the remote one: its peers are there, while
+//! its own rank and size are those of the local group.
 
 mod create;
+mod inter;
 #[cfg(test)]
 #[path = "comm/tests.rs"]
 mod job_tests;
+mod later;
 
-pub(crate) use create::Inherit;
+pub(crate) use create::{Inherit, PICKED_CTX, TAKEN};
+pub(crate) use later::Later;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::attr::AttrKind;
+use crate::bsend::Attached;
 use crate::consts::{
-    COMM_NULL, COMM_SELF, COMM_WORLD, CONGRUENT, ERRORS_ARE_FATAL, IDENT, INFO_NULL,
+    COMM_NULL, COMM_SELF, COMM_WORLD, CONGRUENT, ERRORS_ARE_FATAL, IDENT, INFO_NULL, SIMILAR,
+    UNEQUAL,
 };
+use crate::dynamic::state::Dynamic;
 use crate::error::{Res, class};
+use crate::failures::Health;
 use crate::group::Group;
 use crate::handle::{Handle, Kind, Slab};
 use crate::info::Info;
@@ -35,10 +46,20 @@ pub const TYPE_RESOURCE_GUIDED: i32 = 224;
 /// Longest name in bytes (`MPI_MAX_OBJECT_NAME` less the terminator).
 pub const MAX_NAME_BYTES: usize = 127;
 
+/// Contexts of one communicator.
+const CONTEXTS: u32 = 4;
 const WORLD_CTX: u32 = 0;
-const SELF_CTX: u32 = 2;
+const SELF_CTX: u32 = CONTEXTS;
+/// In which communicators are made from groups alone (`MPI_Comm_create_from_group`).
+const GROUPS_CTX: u32 = 2 * CONTEXTS;
+/// In which ports are called.
+pub(crate) const PORTS_CTX: u32 = 3 * CONTEXTS;
+/// In which the room for programs that are started later is given away.
+pub(crate) const ROOM_CTX: u32 = 4 * CONTEXTS;
+/// What the library's letters are in (`failures`): it is none of those above.
+pub(crate) const CONTROL_CTX: u32 = GROUPS_CTX + 2;
 /// Contexts below are predefined.
-const FIRST_CTX: u32 = 16;
+const FIRST_CTX: u32 = 32;
 
 /// Tags of collectives stay below; those of `MPI_Comm_create_group` have this bit.
 const GROUP_TAG: i32 = 1 << 30;
@@ -53,11 +74,13 @@ const HINTS: [&[u8]; 4] = [
 
 /// One communicator.
 pub struct Comm {
-    /// Even; point-to-point messages carry it, collectives carry `coll_ctx()`.
-    pub ctx: u32,
+    /// The first of its contexts; not known yet while it is made (`later`).
+    ctx: Cell<u32>,
     pub group: Rc<Group>,
     /// This process's rank in it.
     pub rank: u32,
+    /// Of an inter-communicator.
+    pub(crate) remote: Option<Remote>,
     /// The handle it was made under (stale once the communicator is freed).
     pub handle: Cell<Handle>,
     pub(crate) errhandler: Cell<Handle>,
@@ -65,12 +88,29 @@ pub struct Comm {
     name: RefCell<Vec<u8>>,
     hints: RefCell<Info>,
     sequence: Cell<i32>,
+    pub(crate) buffer: RefCell<Attached>,
+    /// How many partitioned requests were made, by direction, peer and tag.
+    pairs: RefCell<BTreeMap<(bool, i32, i32), i32>>,
+    /// Of an inter-communicator also that of what the local group uses among itself.
+    pub(crate) health: Rc<Health>,
+}
+
+/// What an inter-communicator has besides its local group.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    pub(crate) group: Rc<Group>,
+    /// What the local group uses among itself; no handle names it.
+    pub(crate) local: Rc<Comm>,
 }
 
 impl Comm {
     fn new(ctx: u32, group: Rc<Group>, me: u32) -> Comm {
         Comm {
-            ctx,
+            ctx: Cell::new(ctx),
+            remote: None,
+            buffer: RefCell::default(),
+            pairs: RefCell::default(),
+            health: Rc::default(),
             rank: group.rank_of(me).unwrap_or(0),
             group,
             handle: Cell::new(COMM_NULL),
@@ -86,9 +126,19 @@ impl Comm {
         self.group.size()
     }
 
-    /// World rank of `rank`, which is below `size()`.
+    pub fn is_inter(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// Those that messages go to: the remote group of an inter-communicator, else its own.
+    pub fn peers(&self) -> &Rc<Group> {
+        self.remote.as_ref().map_or(&self.group, |r| &r.group)
+    }
+
+    /// World rank of the peer `rank`, which is below the number of `peers()`.
+    #[inline]
     pub fn world_rank(&self, rank: u32) -> u32 {
-        self.group.world(rank)
+        self.peers().world(rank)
     }
 
     /// Rank here of a process given by its world rank.
@@ -96,9 +146,21 @@ impl Comm {
         self.group.rank_of(world)
     }
 
+    /// Context of point-to-point messages.
+    #[inline]
+    pub fn ctx(&self) -> u32 {
+        self.ctx.get()
+    }
+
     /// Context of the collectives.
+    #[inline]
     pub fn coll_ctx(&self) -> u32 {
-        self.ctx + 1
+        self.ctx() + 1
+    }
+
+    /// Contexts of partitioned messages (`partitioned`).
+    pub(crate) fn partitioned_ctx(&self, first: bool) -> u32 {
+        self.ctx() + if first { 2 } else { 3 }
     }
 
     /// Tag of the next collective operation: the same on all ranks, as all start them in one order.
@@ -116,6 +178,15 @@ impl Comm {
     /// An operation that saw this tag ahead takes it; it may say so again.
     pub(crate) fn take_tag(&self, tag: i32) {
         self.sequence.set((tag + 1) & (GROUP_TAG - 1));
+    }
+
+    /// The number of the next partitioned request to or from a peer with a tag.
+    pub(crate) fn next_pair(&self, sends: bool, peer: i32, tag: i32) -> i32 {
+        let mut pairs = self.pairs.borrow_mut();
+        let next = pairs.entry((sends, peer, tag)).or_default();
+        let number = *next;
+        *next = number.wrapping_add(1);
+        number
     }
 
     /// A rank that the program gave for an argument called root.
@@ -138,28 +209,48 @@ impl Comm {
 pub struct CommTable {
     world: Rc<Comm>,
     own: Rc<Comm>,
-    slab: Slab<Rc<Comm>>,
+    pub(crate) slab: Slab<Rc<Comm>>,
     /// Least context that no communicator of this process has ever had.
     next_ctx: u32,
+    /// How often this process has chosen a context for others.
+    picks: u32,
     me: u32,
+    /// By what groups meet that have no communicator in common.
+    pub(crate) dynamic: Dynamic,
 }
 
 impl CommTable {
-    /// The table of world rank `me` of `ranks`.
+    /// The table of rank `me` of a job of `ranks`.
     pub fn new(me: u32, ranks: u32) -> Self {
+        CommTable::of_world(me, (0..ranks).collect(), WORLD_CTX, FIRST_CTX)
+    }
+
+    /// The same of a group that was started later, in contexts of its own.
+    pub(crate) fn of_started(me: u32, members: Vec<u32>, ctx: u32, next_ctx: u32) -> Self {
+        CommTable::of_world(me, members, ctx, next_ctx.max(FIRST_CTX))
+    }
+
+    /// The same of some of the job's ranks.
+    pub(crate) fn of_part(me: u32, members: Vec<u32>) -> Self {
+        CommTable::of_world(me, members, WORLD_CTX, FIRST_CTX)
+    }
+
+    fn of_world(me: u32, members: Vec<u32>, ctx: u32, next_ctx: u32) -> Self {
         let predefined = |ctx, members, handle, name: &[u8]| {
             let comm = Comm::new(ctx, Rc::new(Group::new(members, me)), me);
             comm.handle.set(handle);
             *comm.name.borrow_mut() = name.to_vec();
             Rc::new(comm)
         };
-        let all = (0..ranks).collect();
+        let own = ctx + SELF_CTX - WORLD_CTX;
         CommTable {
-            world: predefined(WORLD_CTX, all, COMM_WORLD, b"MPI_COMM_WORLD"),
-            own: predefined(SELF_CTX, vec![me], COMM_SELF, b"MPI_COMM_SELF"),
+            world: predefined(ctx, members, COMM_WORLD, b"MPI_COMM_WORLD"),
+            own: predefined(own, vec![me], COMM_SELF, b"MPI_COMM_SELF"),
             slab: Slab::new(Kind::Comm),
-            next_ctx: FIRST_CTX,
+            next_ctx,
+            picks: 0,
             me,
+            dynamic: Dynamic::default(),
         }
     }
 
@@ -177,8 +268,22 @@ impl CommTable {
         }
     }
 
-    fn insert(&mut self, comm: Comm) -> Res<Handle> {
-        let comm = Rc::new(comm);
+    /// One that is no inter-communicator.
+    pub(crate) fn intra(&self, h: Handle) -> Res<Rc<Comm>> {
+        self.get(h).and_then(|c| if c.is_inter() { Err(class::COMM) } else { Ok(c) })
+    }
+
+    /// All ranks, in none of their communicators.
+    pub(crate) fn of_all_ranks(&self) -> Rc<Comm> {
+        Rc::new(Comm::new(GROUPS_CTX, self.world.group.clone(), self.me))
+    }
+
+    /// All that have a handle.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rc<Comm>> {
+        [&self.world, &self.own].into_iter().chain(self.slab.iter().map(|(_, comm)| comm))
+    }
+
+    fn insert(&mut self, comm: Rc<Comm>) -> Res<Handle> {
         let handle = self.slab.insert(comm.clone())?;
         comm.handle.set(handle);
         Ok(handle)
@@ -201,7 +306,21 @@ impl Machine {
     }
 
     pub fn comm_test_inter(&self, comm: Handle) -> Res<bool> {
-        self.comms.get_ref(comm).map(|_| false)
+        self.comms.get_ref(comm).map(|c| c.is_inter())
+    }
+
+    fn remote_of(&self, comm: Handle) -> Res<&Remote> {
+        self.comms.get_ref(comm)?.remote.as_ref().ok_or(class::COMM)
+    }
+
+    pub fn comm_remote_size(&self, comm: Handle) -> Res<i32> {
+        Ok(self.remote_of(comm)?.group.size() as i32)
+    }
+
+    /// A new handle of the remote group.
+    pub fn comm_remote_group(&mut self, comm: Handle) -> Res<Handle> {
+        let group = self.remote_of(comm)?.group.clone();
+        self.groups.insert(group)
     }
 
     /// `IDENT`, `CONGRUENT`, `SIMILAR` or `UNEQUAL`.
@@ -210,10 +329,17 @@ impl Machine {
         if Rc::ptr_eq(a, b) {
             return Ok(IDENT);
         }
-        Ok(match a.group.compare(&b.group) {
-            IDENT => CONGRUENT,
-            other => other,
-        })
+        let own = a.group.compare(&b.group);
+        let all = match (&a.remote, &b.remote) {
+            (None, None) => own,
+            (Some(a), Some(b)) => match (own, a.group.compare(&b.group)) {
+                (UNEQUAL, _) | (_, UNEQUAL) => UNEQUAL,
+                (IDENT, IDENT) => IDENT,
+                _ => SIMILAR,
+            },
+            _ => UNEQUAL,
+        };
+        Ok(if all == IDENT { CONGRUENT } else { all })
     }
 
     /// Runs the delete functions of the attributes; if one fails, the communicator stays.
@@ -226,10 +352,23 @@ impl Machine {
         self.attr_delete_all(AttrKind::Comm, handle)?;
         let freed = self.comms.slab.remove(handle).ok_or(class::COMM)?;
         self.errhandlers.release(freed.errhandler.get());
-        self.engine.forget(freed.ctx);
-        self.engine.forget(freed.coll_ctx());
+        self.forget_contexts(&freed);
+        if let Some(remote) = &freed.remote {
+            self.forget_contexts(&remote.local);
+        }
         *comm = COMM_NULL;
         Ok(())
+    }
+
+    fn forget_contexts(&mut self, comm: &Comm) {
+        (comm.ctx()..comm.ctx() + CONTEXTS).for_each(|ctx| self.engine.forget(ctx));
+    }
+
+    /// `MPI_Comm_disconnect`: frees it when what was sent is on its way.
+    pub fn comm_disconnect(&mut self, comm: &mut Handle) -> Res<()> {
+        self.comms.get_ref(*comm)?;
+        self.drain_sends();
+        self.comm_free(comm)
     }
 
     /// Cut to `MAX_NAME_BYTES`.
@@ -275,7 +414,11 @@ mod tests {
         assert_eq!((world.rank, world.size(), world.handle.get()), (2, 5, COMM_WORLD));
         let own = table.get(COMM_SELF).unwrap();
         assert_eq!((own.rank, own.size(), own.world_rank(0)), (0, 1, 2));
-        assert!(world.coll_ctx() < own.ctx && own.coll_ctx() < FIRST_CTX);
+        assert!(
+            world.coll_ctx() < own.ctx()
+                && GROUPS_CTX < PORTS_CTX
+                && ROOM_CTX + CONTEXTS < FIRST_CTX
+        );
         assert_eq!(table.get(COMM_NULL).map(|c| c.rank), Err(class::COMM));
     }
 

@@ -11,7 +11,7 @@ use crate::engine::Wake;
 use crate::error::{Class, Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
-use crate::request::{Op, State};
+use crate::request::{Op, Request, State};
 use crate::status::Status;
 
 /// Which of several requests is complete, its status, and the error it met.
@@ -20,10 +20,28 @@ pub type Found = (usize, Status, Option<Class>);
 impl Machine {
     /// Asks the door; a replay that does not fit ends here.
     pub(crate) fn ask(&mut self, call: Call) -> Verdict {
+        self.await_turn();
         match self.endpoint.door.ask(call) {
-            Ok(verdict) => verdict,
+            // It is made when the outcome is recorded.
+            Ok(Verdict::Live) => Verdict::Live,
+            Ok(verdict) => {
+                self.step();
+                verdict
+            }
             Err(d) => self.endpoint.diverged(&d),
         }
+    }
+
+    /// Records what a call came to.
+    pub(crate) fn record(&mut self, call: Call, outcome: &Outcome) {
+        self.step();
+        self.endpoint.door.record(call, outcome);
+    }
+
+    /// Records that a call was fruitless.
+    pub(crate) fn fruitless(&mut self) {
+        self.step();
+        self.endpoint.door.fruitless();
     }
 
     /// The recorded outcome cannot be one of this call with these arguments.
@@ -57,7 +75,10 @@ impl Machine {
         if r.state != State::Done {
             return (Status::EMPTY, None);
         }
-        let result = (r.status, r.error);
+        if matches!(r.op, Op::Generalized(_)) {
+            return self.take_generalized(req);
+        }
+        let result = (r.told(), r.error);
         r.op = Op::Nothing;
         if r.template.is_some() {
             r.state = State::Inactive;
@@ -66,6 +87,15 @@ impl Machine {
             *req = REQUEST_NULL;
         }
         result
+    }
+
+    fn take_generalized(&mut self, req: &mut Handle) -> (Status, Option<Class>) {
+        let Some(functions) = self.generalized(*req) else { return (Status::EMPTY, None) };
+        let (status, error) = self.query(&functions);
+        let freed = self.release(&functions);
+        self.engine.reqs.remove(*req);
+        *req = REQUEST_NULL;
+        (status, error.or(freed))
     }
 
     fn take_one(&mut self, req: &mut Handle) -> Res<Status> {
@@ -78,6 +108,9 @@ impl Machine {
             return Ok(Status::EMPTY);
         }
         self.await_request(*req);
+        if self.is_stuck(*req) {
+            return Err(class::PROC_FAILED_PENDING);
+        }
         self.take_one(req)
     }
 
@@ -87,7 +120,7 @@ impl Machine {
         }
         let h = *req;
         if !self.poll_call(Call::Test, &[h]) {
-            return Ok(None);
+            return if self.is_stuck(h) { Err(class::PROC_FAILED_PENDING) } else { Ok(None) };
         }
         self.take_one(req).map(Some)
     }
@@ -108,10 +141,10 @@ impl Machine {
             Verdict::Live => {
                 self.progress();
                 if self.all_done(reqs) {
-                    self.endpoint.door.record(call, &Outcome::One(0));
+                    self.record(call, &Outcome::One(0));
                     return true;
                 }
-                self.endpoint.door.fruitless();
+                self.fruitless();
                 self.polled();
                 false
             }
@@ -131,8 +164,9 @@ impl Machine {
     fn take_all(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<()> {
         let mut result = Ok(());
         for (at, req) in reqs.iter_mut().enumerate() {
+            let stuck = self.is_stuck(*req).then_some(class::PROC_FAILED_PENDING);
             let (mut status, error) = self.take(req);
-            if let Some(error) = error {
+            if let Some(error) = error.or(stuck) {
                 status.error = error.0;
                 result = Err(class::IN_STATUS);
             }
@@ -146,11 +180,26 @@ impl Machine {
     pub fn testall(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<bool> {
         if self.actives(reqs)? {
             let all = reqs.to_vec();
-            if !self.poll_call(Call::Testall, &all) {
+            if !self.poll_call(Call::Testall, &all) && !self.all_settled(&all) {
                 return Ok(false);
             }
         }
         self.take_all(reqs, statuses).map(|()| true)
+    }
+
+    /// Whether each is complete or stuck, and one is stuck.
+    fn all_settled(&self, reqs: &[Handle]) -> bool {
+        let stuck = |req: &Handle| self.is_stuck(*req);
+        reqs.iter().any(stuck) && reqs.iter().all(|req| self.engine.is_done(*req) || stuck(req))
+    }
+
+    fn first_stuck(&self, reqs: &[Handle]) -> Option<usize> {
+        reqs.iter().position(|req| self.is_stuck(*req))
+    }
+
+    /// One of them is complete, or none will be before that is handled.
+    fn any_settled(&self, reqs: &[Handle]) -> bool {
+        self.first_done(reqs).or_else(|| self.first_stuck(reqs)).is_some()
     }
 
     /// Of several requests the only one that can complete is the one that is going to be named.
@@ -178,12 +227,15 @@ impl Machine {
                 Verdict::Fruitless => self.misreplayed(Call::Waitany),
                 Verdict::Live => {
                     self.open_only(&list);
-                    if self.wait_until(|m| m.first_done(&list).is_some()) == Wake::Restored {
+                    if self.wait_until(|m| m.any_settled(&list)) == Wake::Restored {
                         continue;
+                    }
+                    if let (None, Some(index)) = (self.first_done(&list), self.first_stuck(&list)) {
+                        return Ok(Some(stuck(index)));
                     }
                     if let Some(index) = self.first_done(&list) {
                         let outcome = Outcome::One(index as u32);
-                        self.endpoint.door.record(Call::Waitany, &outcome);
+                        self.record(Call::Waitany, &outcome);
                         break index;
                     }
                 }
@@ -203,11 +255,11 @@ impl Machine {
             Verdict::Live => {
                 self.progress();
                 let Some(index) = self.first_done(reqs) else {
-                    self.endpoint.door.fruitless();
+                    self.fruitless();
                     self.polled();
-                    return Ok(None);
+                    return Ok(self.first_stuck(reqs).map(|index| Some(stuck(index))));
                 };
-                self.endpoint.door.record(Call::Testany, &Outcome::One(index as u32));
+                self.record(Call::Testany, &Outcome::One(index as u32));
                 index
             }
         };
@@ -246,11 +298,12 @@ impl Machine {
                 Verdict::Fruitless => self.misreplayed(Call::Waitsome),
                 Verdict::Live => {
                     self.open_only(&list);
-                    if self.wait_until(|m| m.first_done(&list).is_some()) == Wake::Restored {
+                    if self.wait_until(|m| m.any_settled(&list)) == Wake::Restored {
                         continue;
                     }
                     let many = self.record_done(Call::Waitsome, &list);
-                    return self.take_some(reqs, &many).map(Some);
+                    let found = self.take_some(reqs, &many)?;
+                    return Ok(Some(self.with_stuck(reqs, found)));
                 }
             }
         }
@@ -266,9 +319,9 @@ impl Machine {
             Verdict::Live => {
                 self.progress();
                 if self.first_done(reqs).is_none() {
-                    self.endpoint.door.fruitless();
+                    self.fruitless();
                     self.polled();
-                    return Ok(Some(Vec::new()));
+                    return Ok(Some(self.with_stuck(reqs, Vec::new())));
                 }
                 self.record_done(Call::Testsome, reqs)
             }
@@ -281,7 +334,7 @@ impl Machine {
         let many: Vec<usize> =
             reqs.iter().enumerate().filter(|(_, r)| done(r)).map(|(i, _)| i).collect();
         let outcome = Outcome::Many(many.iter().map(|i| *i as u32).collect());
-        self.endpoint.door.record(call, &outcome);
+        self.record(call, &outcome);
         many
     }
 
@@ -291,6 +344,14 @@ impl Machine {
             self.forced_index(call, reqs, Outcome::One(index));
         }
         many.iter().map(|i| *i as usize).collect()
+    }
+
+    /// The same with those that are stuck, which stay.
+    fn with_stuck(&self, reqs: &[Handle], mut found: Vec<(usize, Status)>) -> Vec<(usize, Status)> {
+        let stuck = (0..).zip(reqs).filter(|(_, req)| self.is_stuck(**req));
+        let error = class::PROC_FAILED_PENDING.0;
+        found.extend(stuck.map(|(index, _)| (index, Status { error, ..Status::EMPTY })));
+        found
     }
 
     fn take_some(&mut self, reqs: &mut [Handle], many: &[usize]) -> Res<Vec<(usize, Status)>> {
@@ -311,7 +372,11 @@ impl Machine {
             return Ok(None);
         }
         self.put_together(req);
-        Ok(self.request(req).map(|r| r.status))
+        if let Some(functions) = self.generalized(req) {
+            let (status, error) = self.query(&functions);
+            return error.map_or(Ok(Some(status)), Err);
+        }
+        Ok(self.request(req).map(Request::told))
     }
 
     /// Frees the request; an active one goes when it is complete.
@@ -320,6 +385,12 @@ impl Machine {
         let active = r.state == State::Active;
         if active {
             r.template = None;
+        }
+        if let (Op::Generalized(functions), false) = (&r.op, active) {
+            let functions = functions.clone();
+            self.engine.reqs.remove(*req);
+            *req = REQUEST_NULL;
+            return self.release(&functions).map_or(Ok(()), Err);
         }
         if !self.free_later(*req) {
             match self.engine.reqs.get_mut(*req) {
@@ -333,6 +404,10 @@ impl Machine {
 
     /// Cancels a receive that has not matched. Sends are in the log already and stay.
     pub fn cancel(&mut self, req: Handle) -> Res<()> {
+        if let Some(functions) = self.generalized(req) {
+            let complete = self.engine.is_done(req);
+            return self.cancel_generalized(&functions, complete);
+        }
         let r = self.engine.reqs.get(req).ok_or(class::REQUEST)?;
         let (post, ctx) = match (&r.op, r.state) {
             (Op::Recv(recv), State::Active) => (recv.post, recv.ctx),
@@ -351,7 +426,7 @@ impl Machine {
                 if !matched {
                     self.endpoint.door.record_cancelled(post);
                 }
-                self.endpoint.door.record(Call::Cancel, &Outcome::One(u32::from(!matched)));
+                self.record(Call::Cancel, &Outcome::One(u32::from(!matched)));
                 !matched
             }
         };
@@ -379,4 +454,9 @@ impl Machine {
     pub fn drain_sends(&mut self) {
         self.wait_for(|m| !m.has_pending_sends());
     }
+}
+
+/// A receive that does not complete before a loss is acknowledged.
+fn stuck(index: usize) -> Found {
+    (index, Status::EMPTY, Some(class::PROC_FAILED_PENDING))
 }

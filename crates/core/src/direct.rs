@@ -51,13 +51,14 @@ impl Machine {
         let dt = self.types.get_ref(dt).ok()?;
         let (count, peer) = (u64::try_from(count).ok()?, u32::try_from(peer).ok()?);
         let bytes = dt.size.checked_mul(count)?;
-        let fits = bytes <= DIRECT_BYTES && peer < comm.size() && tag >= 0;
+        let fits = bytes <= DIRECT_BYTES && peer < comm.peers().size() && tag >= 0;
+        let fits = fits && !comm.is_troubled();
         let plain = dt.committed.get() && !dt.is_padded();
         if !fits || !plain || (buf.is_null() && bytes > 0) {
             return None;
         }
         let at = buf.wrapping_offset(dt.contiguous_run(count)? as isize);
-        Some(Small { at, bytes, peer: comm.world_rank(peer), ctx: comm.ctx, me: comm.rank })
+        Some(Small { at, bytes, peer: comm.world_rank(peer), ctx: comm.ctx(), me: comm.rank })
     }
 
     /// # Safety
@@ -75,7 +76,7 @@ impl Machine {
         let Some(s) = self.small(buf.cast_mut(), count, dt, dest, tag, comm) else {
             return Sent::No;
         };
-        if self.engine.queued_total > 0 {
+        if self.engine.queued_total > 0 || self.keeps_for_others() || !self.has_turn() {
             return Sent::No;
         }
         let env = Envelope {
@@ -93,6 +94,8 @@ impl Machine {
                 std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
             }
         });
+        self.engine.place += u64::from(out.started);
+        self.steps_made(out.started);
         match (whole, out.started) {
             (true, _) => Sent::Whole,
             (false, true) => Sent::Part(out),
@@ -115,11 +118,13 @@ impl Machine {
         comm: Handle,
     ) -> Option<Res<Status>> {
         let s = self.small(buf, count, dt, source, tag.max(0), comm)?;
-        let slow = self.endpoint.replaying() || self.endpoint.is_whimsical();
+        let slow = self.endpoint.replaying() || self.endpoint.is_perturbed();
         if slow || !self.engine.nothing_pending(s.ctx, s.peer) {
             return None;
         }
-        for _ in 0..=self.endpoint.looks() {
+        // Who looks for long keeps other threads out.
+        let looks = if self.threads.may_be_several() { 0 } else { self.endpoint.looks() };
+        for _ in 0..=looks {
             let Some(entry) = self.endpoint.peek(s.peer) else { continue };
             let whole = entry.is_first() && entry.is_last();
             let ours = entry.env.ctx == s.ctx && accepts(tag, entry.env.tag);
@@ -130,8 +135,8 @@ impl Machine {
             // SAFETY: `peek` vouches for `frag` bytes; the program for `bytes` bytes at `at`.
             unsafe { std::ptr::copy_nonoverlapping(entry.payload, s.at, got as usize) };
             // Posts are numbered alike on both paths: the number is what a recording goes by.
-            self.engine.last_post += 1;
-            self.endpoint.count_received();
+            self.next_post();
+            self.endpoint.count_received(entry.frag);
             self.endpoint.consume(s.peer, &entry);
             if entry.frag > s.bytes {
                 return Some(Err(class::TRUNCATE));

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use eyrie_ledger::clock;
 use eyrie_ledger::door::Post;
 use eyrie_ledger::reader::Entry;
 
@@ -26,7 +27,7 @@ pub(crate) enum Sink {
     /// A matched probe took it.
     Message(Handle),
     /// It stays in the log until its receive is completed.
-    Kept(Handle),
+    Deferred(Handle),
 }
 
 /// How a wait ended.
@@ -83,16 +84,25 @@ pub struct Engine {
     /// Receives of messages that are not in the log again yet.
     pub(crate) late: Vec<Late>,
     /// Receives whose payload is kept in the log (`pending`).
-    pub(crate) kept: usize,
+    pub(crate) deferred: usize,
     /// Of these those whose senders may still have to be told of the match.
     pub(crate) unmet: Vec<Handle>,
     /// Receives that the program has freed, with the numbers that they are recorded by.
     pub(crate) freed: Vec<(Handle, u64)>,
     /// Calls of the program, by which what was freed is recorded.
     pub(crate) calls: u64,
+    /// Calls of the program and messages that it has begun: where in its course the rank is.
+    pub(crate) place: u64,
+    /// Operations of others that were applied to its windows.
+    pub(crate) applied: u32,
+    /// One is being applied.
+    pub(crate) serving: bool,
     fruitless: u32,
 }
 
+/// Fruitless rounds after which the time that a wait takes is measured, for tools, unless it is
+/// slept before: to read a clock takes as long as one of them.
+const TIMED_AFTER: u32 = 16;
 /// The receives of each program of a rank have numbers of their own.
 const POSTS_SHIFT: u32 = 40;
 
@@ -112,10 +122,13 @@ impl Engine {
             arrivals: 0,
             messages: Slab::new(Kind::Message),
             late: Vec::new(),
-            kept: 0,
+            deferred: 0,
             unmet: Vec::new(),
             freed: Vec::new(),
             calls: 0,
+            place: 0,
+            applied: 0,
+            serving: false,
             fruitless: 0,
         }
     }
@@ -131,6 +144,11 @@ impl Engine {
         if self.contexts.get(&ctx).is_some_and(Queues::is_idle) {
             self.contexts.remove(&ctx);
         }
+    }
+
+    /// How many receives of a context wait for a message, and messages for a receive.
+    pub(crate) fn queue_lengths(&self, ctx: u32) -> (usize, usize) {
+        self.contexts.get(&ctx).map_or((0, 0), |q| (q.posted().count(), q.waiting()))
     }
 
     #[cfg(test)]
@@ -149,6 +167,11 @@ impl Engine {
                 self.unexpected.len() - 1
             }
         }
+    }
+
+    #[inline]
+    pub(crate) fn has_unexpected(&self) -> bool {
+        self.unexpected.len() > self.free_unexpected.len()
     }
 
     /// Takes a message out of the unexpected ones.
@@ -171,7 +194,7 @@ impl Engine {
 
     /// What is waited for, in words: the oldest receive that has not matched.
     #[cold]
-    fn awaited(&self) -> String {
+    pub(crate) fn awaited(&self) -> String {
         if self.queued_total > 0 {
             return String::from("a send waits for room in the log");
         }
@@ -193,7 +216,10 @@ impl Engine {
     /// Whether there is a receive for the message that `entry` is of.
     fn awaits(&self, src: u32, entry: &Entry) -> bool {
         if !entry.is_first() {
-            return matches!(self.inbound[src as usize], Some(Sink::Request(_) | Sink::Kept(_)));
+            return matches!(
+                self.inbound[src as usize],
+                Some(Sink::Request(_) | Sink::Deferred(_))
+            );
         }
         let queues = self.contexts.get(&entry.env.ctx);
         queues.is_some_and(|q| q.is_awaited(src, entry.env.tag))
@@ -220,20 +246,44 @@ impl Machine {
     /// are not told.
     #[inline]
     pub fn called(&mut self, name: &'static str) {
+        self.step();
         self.engine.calls += 1;
+        self.engine.place += 1;
+        self.endpoint.door.call_begins();
         self.endpoint.called(name);
         if self.endpoint.is_eager() {
             self.progress();
+        }
+        if self.keeps_for_others() {
+            self.progress();
+            self.serve();
         }
     }
 
     /// Out of the library: last thing in every MPI call.
     #[inline]
     pub fn leave(&mut self) {
+        self.step();
         if !self.engine.freed.is_empty() {
             self.settle_freed();
         }
+        if self.keeps_for_others() {
+            self.end_of_call();
+        }
+        if self.threads.are_many() {
+            self.tell_waiting();
+        }
         self.endpoint.leave();
+    }
+
+    /// What others did to windows in this call is done.
+    fn end_of_call(&mut self) {
+        if self.endpoint.door.has_applied() {
+            self.serve();
+        }
+        if !self.endpoint.replaying() {
+            self.endpoint.door.call_ends(self.engine.place);
+        }
     }
 
     #[cold]
@@ -262,7 +312,7 @@ impl Machine {
             self.release_held();
             moved = true;
         }
-        moved
+        self.threads.note(moved)
     }
 
     /// Takes in what has come from `src`.
@@ -276,13 +326,13 @@ impl Machine {
             }
         }
         while let Some(entry) = self.endpoint.peek(src) {
-            if entry.is_early() && !self.can_take_early(src, &entry) {
+            if entry.is_early() && !self.can_take_ahead(src, &entry) {
                 // Only the log can keep it until it is asked for.
                 self.endpoint.decline(src);
                 break;
             }
             moved = true;
-            if self.endpoint.is_whimsical() && self.endpoint.overlooks(src, &entry) {
+            if self.endpoint.is_perturbed() && self.endpoint.overlooks(src, &entry) {
                 break;
             }
             self.take_entry(src, &entry);
@@ -292,8 +342,8 @@ impl Machine {
 
     /// Whether a message that the log does not have has somewhere to go.
     #[cold]
-    fn can_take_early(&mut self, src: u32, entry: &Entry) -> bool {
-        if let (false, Some(Sink::Kept(req))) =
+    fn can_take_ahead(&mut self, src: u32, entry: &Entry) -> bool {
+        if let (false, Some(Sink::Deferred(req))) =
             (entry.is_first(), self.engine.inbound[src as usize])
         {
             return self.stash(req);
@@ -353,16 +403,34 @@ impl Machine {
         if !self.endpoint.door.replaying() {
             self.release_held();
         }
+        self.check_shared_windows();
     }
 
     /// Waits until `done`, moving messages meanwhile.
     pub(crate) fn wait_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> Wake {
+        if self.threads.are_many() {
+            return self.wait_among_threads(&mut done);
+        }
+        let mut begun_ns = None;
+        let wake = self.wait_timed(done, &mut begun_ns);
+        if let (Wake::Done, Some(begun)) = (wake, begun_ns) {
+            self.endpoint.counters().waited_since(begun);
+        }
+        wake
+    }
+
+    /// The same; says since when, if it takes long.
+    fn wait_timed(
+        &mut self,
+        mut done: impl FnMut(&mut Self) -> bool,
+        begun_ns: &mut Option<u64>,
+    ) -> Wake {
         let mut idle = 0u32;
         loop {
             if done(self) {
                 return Wake::Done;
             }
-            if self.progress() {
+            if self.progress() | self.serve() || self.heed_failures() {
                 idle = 0;
                 continue;
             }
@@ -371,15 +439,16 @@ impl Machine {
                 continue;
             }
             if let Some(seen) = self.endpoint.wait_round(idle) {
-                if done(self) || self.progress() || self.relieve(idle, 1) {
+                let moved = |m: &mut Self| m.progress() || m.serve() || m.heed_failures();
+                if done(self) || moved(self) || self.relieve(idle, 1) {
                     self.endpoint.disarm();
                     continue;
                 }
                 if self.endpoint.alone() {
                     self.endpoint.end_of_log(&self.engine.awaited());
                 }
-                let kept = self.engine.kept > 0 && self.endpoint.is_linked();
-                let short = kept || self.engine.queued_total > 0;
+                begun_ns.get_or_insert_with(clock::now);
+                let short = self.keeps_far() || self.engine.queued_total > 0;
                 self.endpoint.sleep(seen, short);
             }
             if self.endpoint.woke_restored() {
@@ -387,6 +456,9 @@ impl Machine {
                 return Wake::Restored;
             }
             idle = idle.saturating_add(1);
+            if idle == TIMED_AFTER {
+                begun_ns.get_or_insert_with(clock::now);
+            }
         }
     }
 
@@ -398,7 +470,11 @@ impl Machine {
     /// After a fruitless poll by the program: lets others run now and then. Safe point.
     pub(crate) fn polled(&mut self) {
         self.engine.fruitless = self.engine.fruitless.wrapping_add(1);
+        self.heed_failures();
         self.relieve(self.engine.fruitless, 0);
+        if self.threads.are_many() {
+            return self.polled_among_threads(self.engine.fruitless);
+        }
         self.endpoint.polled(self.engine.fruitless);
         if self.endpoint.woke_restored() {
             self.rebuild();

@@ -20,6 +20,7 @@ impl Machine {
     /// `MPI_Wtime`, in nanoseconds.
     #[inline]
     pub fn wtime(&mut self) -> u64 {
+        self.step();
         let time = self.endpoint.door.time(clock::now);
         let time = self.answered(time);
         if self.endpoint.end_replay() {
@@ -36,6 +37,7 @@ impl Machine {
     /// A clock of the C library, in nanoseconds; `now` is the machine's.
     #[inline]
     pub fn clock(&mut self, which: Which, now: impl FnOnce() -> u64) -> u64 {
+        self.step();
         let time = self.endpoint.door.clock(which, now);
         self.answered(time)
     }
@@ -47,12 +49,14 @@ impl Machine {
         find: impl FnOnce(&mut [u8]) -> usize,
         take: impl FnOnce(&[u8]) -> R,
     ) -> R {
+        self.step();
         let told = self.endpoint.door.tell(what, find).map(take);
         self.answered(told)
     }
 
     /// Random bytes; `key` gives those of the kernel's.
     pub fn random(&mut self, bytes: &mut [u8], key: impl FnOnce(&mut [u8]) -> usize) {
+        self.step();
         let given = self.endpoint.door.random(bytes, key);
         self.answered(given);
     }
@@ -76,7 +80,7 @@ impl Machine {
         match self.ask(Call::Node) {
             Verdict::Live => {
                 let own = self.endpoint.node_of(self.endpoint.rank());
-                self.endpoint.door.record(Call::Node, &Outcome::One(own));
+                self.record(Call::Node, &Outcome::One(own));
                 own
             }
             Verdict::Forced(Outcome::One(was)) => was,
@@ -103,11 +107,15 @@ impl Machine {
         self.endpoint.diverged(&Divergence(text))
     }
 
-    fn recorded(&mut self, call: Call, find: impl FnOnce() -> Res<Vec<u8>>) -> Res<Vec<u8>> {
+    pub(crate) fn recorded(
+        &mut self,
+        call: Call,
+        find: impl FnOnce() -> Res<Vec<u8>>,
+    ) -> Res<Vec<u8>> {
         match self.ask(call) {
             Verdict::Live => {
                 let found = find()?;
-                self.endpoint.door.record(call, &packed(&found));
+                self.record(call, &packed(&found));
                 Ok(found)
             }
             Verdict::Forced(Outcome::Many(words)) => match unpacked(&words) {
@@ -120,7 +128,7 @@ impl Machine {
 }
 
 /// Length and bytes, four in a word.
-fn packed(bytes: &[u8]) -> Outcome {
+pub(crate) fn packed(bytes: &[u8]) -> Outcome {
     let mut words = vec![bytes.len() as u32];
     words.extend(bytes.chunks(4).map(|four| {
         let mut word = [0; 4];
@@ -130,7 +138,7 @@ fn packed(bytes: &[u8]) -> Outcome {
     Outcome::Many(words)
 }
 
-fn unpacked(words: &[u32]) -> Option<Vec<u8>> {
+pub(crate) fn unpacked(words: &[u32]) -> Option<Vec<u8>> {
     let (length, rest) = words.split_first()?;
     let bytes: Vec<u8> = rest.iter().flat_map(|word| word.to_le_bytes()).collect();
     Some(bytes.get(..*length as usize)?.to_vec())

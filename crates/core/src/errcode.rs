@@ -80,6 +80,51 @@ static TEXTS: [&str; 63] = [
     "MPI_ERR_ABI: ABI mismatch or unsupported ABI query",
 ];
 
+/// The first class for failures that the program handles itself.
+const FIRST_FAILURE: i32 = 101;
+
+/// Their texts.
+static FAILURE_TEXTS: [&str; 3] = [
+    "MPI_ERR_PROC_FAILED: a process that is needed has failed",
+    "MPI_ERR_PROC_FAILED_PENDING: a process that could have sent the message has failed; the \
+     request is pending",
+    "MPI_ERR_REVOKED: the communicator is revoked",
+];
+
+/// The first code of the tool information interface (MPI 5.0 section 15.3.10), which has codes
+/// without classes in the standard's sense: each is its own.
+pub const FIRST_TOOL_CODE: i32 = 1001;
+
+/// Their texts.
+static TOOL_TEXTS: [&str; 18] = [
+    "MPI_T_ERR_CANNOT_INIT: the interface cannot be initialized now",
+    "MPI_T_ERR_NOT_ACCESSIBLE: what was asked for is not accessible here or now",
+    "MPI_T_ERR_NOT_INITIALIZED: the interface is not initialized",
+    "MPI_T_ERR_NOT_SUPPORTED: what was asked for is not supported",
+    "MPI_T_ERR_MEMORY: memory is exhausted",
+    "MPI_T_ERR_INVALID: invalid use of the interface or bad argument",
+    "MPI_T_ERR_INVALID_INDEX: there is no variable, category, event or source of this index",
+    "MPI_T_ERR_INVALID_ITEM: there is no item of this index",
+    "MPI_T_ERR_INVALID_SESSION: invalid session",
+    "MPI_T_ERR_INVALID_HANDLE: invalid handle",
+    "MPI_T_ERR_INVALID_NAME: nothing has this name",
+    "MPI_T_ERR_OUT_OF_HANDLES: there are no more handles",
+    "MPI_T_ERR_OUT_OF_SESSIONS: there are no more sessions",
+    "MPI_T_ERR_CVAR_SET_NOT_NOW: the control variable cannot be set now",
+    "MPI_T_ERR_CVAR_SET_NEVER: the control variable can never be set",
+    "MPI_T_ERR_PVAR_NO_WRITE: the performance variable cannot be written or reset",
+    "MPI_T_ERR_PVAR_NO_STARTSTOP: the performance variable cannot be started or stopped",
+    "MPI_T_ERR_PVAR_NO_ATOMIC: the performance variable cannot be read and reset at once",
+];
+
+/// The text of a class of the standard, or of a code of the tool information interface.
+fn fixed_text(code: i32) -> Option<&'static str> {
+    let at = |first: i32| usize::try_from(code.checked_sub(first)?).ok();
+    let own = at(0).and_then(|n| TEXTS.get(n));
+    let own = own.or_else(|| at(FIRST_FAILURE).and_then(|n| FAILURE_TEXTS.get(n)));
+    own.or_else(|| at(FIRST_TOOL_CODE).and_then(|n| TOOL_TEXTS.get(n))).copied()
+}
+
 /// A class or a code of the program's.
 struct Added {
     /// Its class; its own number if it is one.
@@ -101,7 +146,7 @@ impl Codes {
     }
 
     fn class(&self, code: i32) -> Option<i32> {
-        if (0..TEXTS.len() as i32).contains(&code) {
+        if fixed_text(code).is_some() {
             return Some(code);
         }
         self.added.get(&code).map(|a| a.class)
@@ -126,7 +171,7 @@ impl Codes {
 
     fn remove_class(&mut self, code: i32) -> Res<()> {
         let entry = self.added(code)?;
-        if entry.class != code || entry.codes != 0 {
+        if entry.class != code || entry.codes != 0 || !entry.text.is_empty() {
             return Err(class::ARG);
         }
         self.added.remove(&code);
@@ -134,8 +179,10 @@ impl Codes {
     }
 
     fn remove_code(&mut self, code: i32) -> Res<()> {
-        let class = self.added(code)?.class;
-        if class == code {
+        let entry = self.added(code)?;
+        let class = entry.class;
+        // Its text has to be removed first.
+        if class == code || !entry.text.is_empty() {
             return Err(class::ARG);
         }
         self.added.remove(&code);
@@ -146,14 +193,14 @@ impl Codes {
     }
 
     fn text(&self, code: i32) -> Option<&[u8]> {
-        let fixed = usize::try_from(code).ok().and_then(|c| TEXTS.get(c));
+        let fixed = fixed_text(code);
         fixed.map(|t| t.as_bytes()).or_else(|| self.added.get(&code).map(|a| &a.text[..]))
     }
 }
 
 /// Text of a class of the standard, for messages on stderr.
 pub fn class_text(code: Class) -> &'static str {
-    usize::try_from(code.0).ok().and_then(|c| TEXTS.get(c)).copied().unwrap_or("error code")
+    fixed_text(code.0).unwrap_or("error code")
 }
 
 impl Machine {
@@ -233,7 +280,13 @@ mod tests {
         assert_eq!(codes.class(b + 1), None);
         assert_eq!(codes.remove_class(own), Err(class::ARG));
         assert_eq!(codes.remove_code(own), Err(class::ARG));
+        codes.added(a).unwrap().text = b"text".to_vec();
+        assert_eq!(codes.remove_code(a), Err(class::ARG));
+        codes.added(a).unwrap().text.clear();
         codes.remove_code(a).unwrap();
+        codes.added(own).unwrap().text = b"text".to_vec();
+        assert_eq!(codes.remove_class(own), Err(class::ARG));
+        codes.added(own).unwrap().text.clear();
         codes.remove_class(own).unwrap();
         assert_eq!(codes.class(own), None);
         assert_eq!(codes.text(own), None);

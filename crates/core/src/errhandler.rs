@@ -24,10 +24,12 @@ pub enum ErrKind {
     Win,
     File,
     Session,
+    /// For all of them: that of Open MPI's library for C++.
+    Any,
 }
 
-/// The program's handler: `(object, error code)`.
-pub type ErrFn = Rc<dyn Fn(Handle, i32)>;
+/// The program's handler: `(object, error code)`, and the code that the call returns in its place.
+pub type ErrFn = Rc<dyn Fn(Handle, i32) -> i32>;
 
 /// What the shim must do with an error, with no `&mut Machine` alive any more.
 #[derive(Clone)]
@@ -36,11 +38,11 @@ pub enum Action {
     Return,
     /// End the job (ERRORS_ARE_FATAL) or the processes of the communicator (ERRORS_ABORT).
     Abort,
-    /// Call it with this object and the code, then return the code.
+    /// Call it with this object and the code, then return the code that it leaves.
     Call(ErrFn, Handle),
 }
 
-struct ErrHandler {
+pub(crate) struct ErrHandler {
     kind: ErrKind,
     function: ErrFn,
     users: u32,
@@ -48,7 +50,7 @@ struct ErrHandler {
 
 /// All error handlers, and the classes and codes that the program added.
 pub struct ErrTable {
-    slab: Slab<ErrHandler>,
+    pub(crate) slab: Slab<ErrHandler>,
     pub(crate) codes: Codes,
 }
 
@@ -102,8 +104,8 @@ impl Machine {
 
     /// Whether `eh` may be set on objects of `kind`.
     pub fn errhandler_check(&self, kind: ErrKind, eh: Handle) -> Res<()> {
-        let fits =
-            is_predefined(eh) || self.errhandlers.slab.get(eh).is_some_and(|h| h.kind == kind);
+        let is_of = |h: &ErrHandler| h.kind == kind || h.kind == ErrKind::Any;
+        let fits = is_predefined(eh) || self.errhandlers.slab.get(eh).is_some_and(is_of);
         if fits { Ok(()) } else { Err(class::ERRHANDLER) }
     }
 
@@ -129,6 +131,12 @@ impl Machine {
     pub fn raise(&self, comm: Handle, _code: Class) -> Action {
         if comm == FILE_NULL || comm.has_kind(Kind::File) {
             return self.file_action(comm);
+        }
+        if let (true, Ok(window)) = (comm.has_kind(Kind::Win), self.windows.get(comm)) {
+            return self.errhandler_action(window.errhandler.get(), comm);
+        }
+        if let (true, Ok(session)) = (comm.has_kind(Kind::Session), self.sessions.get(comm)) {
+            return self.errhandler_action(session.errhandler, comm);
         }
         let (handle, eh) = match self.comms.get(comm) {
             Ok(found) => (comm, found.errhandler.get()),

@@ -74,4 +74,8 @@ pub mod class {
     pub const SESSION: Class = Class(60);
     pub const ERRHANDLER: Class = Class(61);
     pub const ABI: Class = Class(62);
+    // Behind those of the standard, by the numbers that MPICH has for them.
+    pub const PROC_FAILED: Class = Class(101);
+    pub const PROC_FAILED_PENDING: Class = Class(102);
+    pub const REVOKED: Class = Class(103);
 }

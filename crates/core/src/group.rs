@@ -78,7 +78,7 @@ impl Group {
 
 /// All groups the program holds.
 pub struct GroupTable {
-    slab: Slab<Rc<Group>>,
+    pub(crate) slab: Slab<Rc<Group>>,
     empty: Rc<Group>,
     me: u32,
 }

@@ -4,6 +4,8 @@
 //! a dynamic one has bit 31 set, its kind in bits 27..31, its generation in bits 20..27 and its
 //! slot in bits 0..20. So a stale or foreign handle is recognised, and both ABIs pass it on as is.
 
+use crate::made::{Maker, Makers};
+
 /// An MPI object as the program names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Handle(pub u32);
@@ -21,6 +23,8 @@ pub enum Kind {
     Info = 6,
     Message = 7,
     File = 8,
+    Session = 9,
+    Win = 10,
 }
 
 const SLOT_BITS: u32 = 20;
@@ -61,11 +65,13 @@ pub struct Slab<T> {
     kind: Kind,
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
+    /// By slot, who made what is there, where that is kept (`made`).
+    makers: Makers,
 }
 
 impl<T> Slab<T> {
     pub fn new(kind: Kind) -> Self {
-        Slab { kind, slots: Vec::new(), free: Vec::new() }
+        Slab { kind, slots: Vec::new(), free: Vec::new(), makers: Makers::default() }
     }
 
     /// Stores `value`; `None` when all 2^20 handles of this kind are in use.
@@ -73,6 +79,7 @@ impl<T> Slab<T> {
         if let Some(slot) = self.free.pop() {
             let entry = &mut self.slots[slot];
             entry.value = Some(value);
+            self.makers.note(slot);
             return Some(Handle::tagged(self.kind, entry.generation, slot));
         }
         let slot = self.slots.len();
@@ -80,6 +87,7 @@ impl<T> Slab<T> {
             return None;
         }
         self.slots.push(Slot { generation: 0, value: Some(value) });
+        self.makers.note(slot);
         Some(Handle::tagged(self.kind, 0, slot))
     }
 
@@ -119,6 +127,12 @@ impl<T> Slab<T> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Who made each live object, if that was kept.
+    pub(crate) fn makers(&self) -> impl Iterator<Item = &Maker> {
+        let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
+        live.filter_map(|(slot, _)| self.makers.of(slot))
     }
 
     /// All live objects with their handles.

@@ -48,7 +48,7 @@ impl Info {
 
 /// All info objects the program holds, and `INFO_ENV`.
 pub struct InfoTable {
-    slab: Slab<Info>,
+    pub(crate) slab: Slab<Info>,
     env: Info,
 }
 

@@ -6,17 +6,23 @@
 
 use eyrie_channel::{Endpoint, OpenError};
 
+use crate::agreement::Agreement;
 use crate::attr::AttrTable;
 use crate::bsend::Attached;
 use crate::callback::Reentry;
 use crate::comm::CommTable;
 use crate::datatype::TypeTable;
+use crate::dynamic::state::Known;
 use crate::engine::Engine;
 use crate::errhandler::ErrTable;
+use crate::failures::Failures;
 use crate::file::FileTable;
 use crate::group::GroupTable;
 use crate::info::InfoTable;
 use crate::op::OpTable;
+use crate::rma::WindowTable;
+use crate::session::SessionTable;
+use crate::turns::Threads;
 
 /// Everything of MPI that one rank has.
 pub struct Machine {
@@ -27,36 +33,55 @@ pub struct Machine {
     pub groups: GroupTable,
     pub infos: InfoTable,
     pub files: FileTable,
+    pub sessions: SessionTable,
+    pub windows: WindowTable,
     pub errhandlers: ErrTable,
     pub attrs: AttrTable,
     pub reentry: Reentry,
+    pub agreement: Agreement,
     pub(crate) engine: Engine,
+    pub(crate) failures: Failures,
     pub(crate) attached: Attached,
+    pub(crate) threads: Threads,
 }
 
 impl Machine {
     /// Joins the job that the environment describes (`MPI_Init`).
     pub fn from_env() -> Result<Self, OpenError> {
-        Endpoint::from_env().map(Machine::new)
+        let endpoint = Endpoint::from_env()?;
+        let known = Known::of_process(&endpoint);
+        let mut machine = Machine::new(endpoint);
+        if machine.take_place(known).is_err() {
+            machine.endpoint.abort(1, "what this rank was started as is not known");
+        }
+        Ok(machine)
     }
 
     /// A machine at this end of the job's channels.
     pub fn new(endpoint: Endpoint) -> Self {
         let (me, ranks) = (endpoint.rank(), endpoint.size());
         let world = endpoint.world();
+        let reports = endpoint.reports_failures();
+        let comms = CommTable::new(me, ranks);
+        let failures = Failures::new(ranks, reports, comms.of_all_ranks());
         Machine {
             endpoint,
-            comms: CommTable::new(me, ranks),
+            comms,
             types: TypeTable::new(),
             ops: OpTable::new(),
             groups: GroupTable::new(me),
             infos: InfoTable::new(),
             files: FileTable::new(),
+            sessions: SessionTable::default(),
+            windows: WindowTable::default(),
             errhandlers: ErrTable::new(),
             attrs: AttrTable::new(ranks),
             reentry: Reentry::default(),
+            agreement: Agreement::default(),
             engine: Engine::new(ranks, world),
+            failures,
             attached: Attached::default(),
+            threads: Threads::default(),
         }
     }
 
@@ -70,6 +95,7 @@ impl Machine {
         self.drain_sends();
         self.settle_freed();
         self.engine.freed.clear();
+        self.finish_with_others();
         self.endpoint.finalized();
     }
 

@@ -67,6 +67,11 @@ impl Queues {
         self.named.iter().flatten().chain(&self.any).chain(&self.held)
     }
 
+    /// How many messages wait for a receive.
+    pub fn waiting(&self) -> usize {
+        self.unexpected.iter().map(VecDeque::len).sum()
+    }
+
     /// Whether nothing posted or waiting here concerns messages from `src`.
     #[inline]
     pub fn is_clear_for(&self, src: u32) -> bool {

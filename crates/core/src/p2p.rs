@@ -42,6 +42,7 @@ impl Machine {
         comm: Handle,
     ) -> Res<()> {
         let mut begun = None;
+        self.heed_now_and_then();
         if mode != SendMode::Synchronous {
             // SAFETY: the caller's promise.
             match unsafe { self.send_direct(buf, count, dt, dest, tag, comm) } {
@@ -53,13 +54,19 @@ impl Machine {
         let comm = self.comms.get(comm)?;
         let data = self.data(buf.cast_mut(), count, dt)?;
         check_tag(tag)?;
+        if begun.is_none() {
+            comm.usable()?;
+        }
         let Some(dest) = peer(&comm, dest)? else { return Ok(()) };
         let op = match begun {
             Some(out) => {
                 let dst = comm.world_rank(dest);
-                SendOp { data, dst, out, remote: false, shown: false, needs_ack: false }
+                SendOp { data, dst, out, remote: false, offered: false, needs_ack: false }
             }
-            None => self.start_send(&comm, comm.ctx, data, dest, tag, mode),
+            None => {
+                self.check_peer(&comm, dest)?;
+                self.start_send(&comm, comm.ctx(), data, dest, tag, mode)
+            }
         };
         self.complete_send(&comm, op)
     }
@@ -82,7 +89,12 @@ impl Machine {
         let Some(dest) = peer(&c, dest)? else {
             return self.finished_request(&c, comm, Status::EMPTY);
         };
-        let op = self.start_send(&c, c.ctx, data, dest, tag, mode);
+        if let Err(why) = self.check_peer(&c, dest) {
+            let req = self.finished_request(&c, comm, Status::EMPTY)?;
+            self.fail_at_once(req, why);
+            return Ok(req);
+        }
+        let op = self.start_send(&c, c.ctx(), data, dest, tag, mode);
         self.send_request(&c, comm, op)
     }
 
@@ -102,7 +114,7 @@ impl Machine {
             return got;
         }
         let mut req = self.begin_recv((buf, count, dt), source, tag, comm, true)?;
-        self.wait(&mut req)
+        self.wait_own(&mut req)
     }
 
     /// # Safety
@@ -130,13 +142,17 @@ impl Machine {
     ) -> Res<Handle> {
         let c = self.comms.get(comm)?;
         let data = self.data(buf, count, dt)?;
+        if completes {
+            c.usable()?;
+        }
         let Some(src) = source_of(&c, source, tag)? else {
             return self.finished_request(&c, comm, Status::PROC_NULL);
         };
-        let mut op = self.recv_op(c.ctx, data, src, tag);
+        let mut op = self.recv_op(c.ctx(), data, src, tag);
         op.open |= completes;
         let req = self.new_request(&c, comm, Op::Recv(op))?;
         self.post_recv(req);
+        self.check_begun(req, &c);
         Ok(req)
     }
 
@@ -167,7 +183,7 @@ impl Machine {
                 self.request_free(&mut recv)?;
                 return Err(e);
             }
-            self.wait(&mut recv)
+            self.wait_own(&mut recv)
         }
     }
 
@@ -201,6 +217,14 @@ impl Machine {
 
     // ---- inside
 
+    /// Waits for a request that the same call has begun: it is gone then.
+    fn wait_own(&mut self, req: &mut Handle) -> Res<Status> {
+        match self.wait(req) {
+            Err(class::PROC_FAILED_PENDING) => Err(self.take_back(*req)),
+            done => done,
+        }
+    }
+
     /// Checks the program's buffer arguments.
     pub(crate) fn data(&self, buf: *mut u8, count: i64, dt: Handle) -> Res<Data> {
         let dt = self.types.get(dt)?;
@@ -217,9 +241,16 @@ impl Machine {
         Ok(data)
     }
 
-    pub(crate) fn recv_op(&mut self, ctx: u32, data: Data, src: Option<u32>, tag: i32) -> RecvOp {
+    /// The number of the receive that is begun.
+    #[inline]
+    pub(crate) fn next_post(&mut self) -> u64 {
+        self.step();
         self.engine.last_post += 1;
-        let post = self.engine.last_post;
+        self.engine.last_post
+    }
+
+    pub(crate) fn recv_op(&mut self, ctx: u32, data: Data, src: Option<u32>, tag: i32) -> RecvOp {
+        let post = self.next_post();
         RecvOp {
             data,
             src,
@@ -258,7 +289,7 @@ pub(crate) fn check_tag(tag: i32) -> Res<()> {
 pub(crate) fn peer(comm: &Comm, rank: i32) -> Res<Option<u32>> {
     match rank {
         PROC_NULL => Ok(None),
-        r if r >= 0 && (r as u32) < comm.size() => Ok(Some(r as u32)),
+        r if r >= 0 && (r as u32) < comm.peers().size() => Ok(Some(r as u32)),
         _ => Err(class::RANK),
     }
 }

@@ -392,7 +392,7 @@ fn a_message_cut_by_padding_is_delivered_once() {
     }
     // After these and a first part of 32 KiB, 1024 bytes are left: padding.
     let mut m = Machine::new(Endpoint::join(seg, 1));
-    let ctx = m.comms.get(W).unwrap().ctx;
+    let ctx = m.comms.get(W).unwrap().ctx();
     let env = |len: u64, tag: i32| Envelope { ctx, ..env(len, tag) };
     for _ in 0..495 {
         assert_eq!(put(&mut log, 1, &mut Outgoing::new(env(24, 1)), &small), Append::Whole);

@@ -24,7 +24,7 @@ impl Machine {
         self.activate(whole, Op::Parts(parts), State::Active, Status::EMPTY);
     }
 
-    fn part(&mut self, whole: Handle, comm: &Rc<Comm>, op: Op) -> Res<Handle> {
+    pub(crate) fn part(&mut self, whole: Handle, comm: &Rc<Comm>, op: Op) -> Res<Handle> {
         let part = self.new_request(comm, crate::consts::COMM_SELF, op)?;
         if let Some(r) = self.engine.reqs.get_mut(part) {
             r.part_of = Some(whole);
@@ -49,6 +49,7 @@ impl Machine {
             parts.receives.push(part);
         }
         self.post_recv(part);
+        self.check_begun(part, comm);
         Ok(())
     }
 
@@ -80,6 +81,12 @@ impl Machine {
         let Op::Parts(parts) = &mut r.op else { return };
         parts.left -= 1;
         if parts.left == 0 {
+            let mut made = None;
+            if let Keep::Later(later) = &parts.keep {
+                later.settle();
+                made = Some(later.made().clone());
+            }
+            made.iter().for_each(|comm| self.examine(comm));
             self.finish(whole);
         }
     }
@@ -159,10 +166,14 @@ impl Machine {
         let dest = peer(&comm, dest)?;
         let source = source_of(&comm, source, rtag)?;
         let whole = self.new_request(&comm, handle, Op::Nothing)?;
+        if let Some(Err(why)) = dest.map(|dest| self.check_peer(&comm, dest)) {
+            self.fail_at_once(whole, why);
+            return Ok(whole);
+        }
         self.begin_parts(whole, keep, true);
         match source {
             Some(src) => {
-                let op = self.recv_op(comm.ctx, inn, src, rtag);
+                let op = self.recv_op(comm.ctx(), inn, src, rtag);
                 self.recv_part(whole, &comm, op)?;
             }
             None => {
@@ -172,7 +183,7 @@ impl Machine {
             }
         }
         if let Some(dest) = dest {
-            let op = self.start_send(&comm, comm.ctx, out, dest, stag, SendMode::Standard);
+            let op = self.start_send(&comm, comm.ctx(), out, dest, stag, SendMode::Standard);
             self.send_part(whole, &comm, op)?;
         }
         self.all_begun(whole);

@@ -14,7 +14,10 @@
 //! A receive that the program freed has no such call. It is completed at the end of a call, the
 //! number of which is an outcome like others.
 
+use std::collections::BTreeMap;
+
 use eyrie_ledger::door::Freed;
+use eyrie_ledger::entry::{REMOTE, SYNC};
 
 use crate::engine::Sink;
 use crate::handle::Handle;
@@ -28,6 +31,10 @@ const LOOK_EVERY: u32 = 64;
 const NAPS: u32 = 8;
 /// Polls likewise.
 const POLLS: u32 = 64 * LOOK_EVERY;
+/// What a stashed message takes besides its bytes, about.
+const STASH_BYTES: u64 = 256;
+/// How many times as much of the log must be let go.
+const WORTH: u64 = 8;
 
 impl RecvOp {
     /// Whether the program's buffer has yet to get what has come.
@@ -55,19 +62,19 @@ impl Machine {
     pub(crate) fn keep_payload(&mut self, req: Handle, message: Unexpected) {
         let (src, whole) = (message.src, message.whole);
         if let Some(recv) = self.recv_of(req) {
-            recv.payload = Payload::Kept(message);
-            self.engine.kept += 1;
+            recv.payload = Payload::Deferred(message);
+            self.engine.deferred += 1;
         }
         if whole {
             self.finish(req);
         } else {
-            self.engine.inbound[src as usize] = Some(Sink::Kept(req));
+            self.engine.inbound[src as usize] = Some(Sink::Deferred(req));
         }
     }
 
     /// The last entry of a kept message has come.
     pub(crate) fn kept_whole(&mut self, req: Handle) {
-        if let Some(RecvOp { payload: Payload::Kept(message), .. }) = self.recv_of(req) {
+        if let Some(RecvOp { payload: Payload::Deferred(message), .. }) = self.recv_of(req) {
             message.whole = true;
         }
         self.finish(req);
@@ -75,11 +82,11 @@ impl Machine {
 
     /// Takes the message that is kept for the receive, which is not any more.
     fn take_payload(&mut self, req: Handle) -> Option<Late> {
-        let recv = self.recv_of(req).filter(|recv| matches!(recv.payload, Payload::Kept(_)))?;
+        let recv = self.recv_of(req).filter(|recv| matches!(recv.payload, Payload::Deferred(_)))?;
         let payload = std::mem::replace(&mut recv.payload, Payload::Placed);
-        self.engine.kept -= 1;
+        self.engine.deferred -= 1;
         match payload {
-            Payload::Kept(message) => Some(Late::new(req, message)),
+            Payload::Deferred(message) => Some(Late::new(req, message)),
             _ => None,
         }
     }
@@ -108,7 +115,7 @@ impl Machine {
             return self.unstash(req);
         }
         if let Some(mut late) = self.take_payload(req)
-            && !self.take_kept(&mut late)
+            && !self.take_deferred(&mut late)
         {
             self.engine.late.push(late);
         }
@@ -145,8 +152,8 @@ impl Machine {
         match self.take_payload(req) {
             // A rank that was restored elsewhere may have to wait until the log is there.
             Some(mut late) => {
-                if !self.take_kept(&mut late) {
-                    self.wait_for(|m| m.take_kept(&mut late));
+                if !self.take_deferred(&mut late) {
+                    self.wait_for(|m| m.take_deferred(&mut late));
                 }
             }
             None => self.unstash(req),
@@ -158,7 +165,7 @@ impl Machine {
     /// Takes what has come of a kept message out of the log. False: it is not here (again) yet.
     pub(crate) fn stash(&mut self, req: Handle) -> bool {
         let front = match self.recv_of(req) {
-            Some(RecvOp { payload: Payload::Kept(message), .. }) => message.src,
+            Some(RecvOp { payload: Payload::Deferred(message), .. }) => message.src,
             _ => return true,
         };
         let front = self.endpoint.front(front);
@@ -166,7 +173,7 @@ impl Machine {
         let bytes = recv.len.min(recv.data.bytes) as usize;
         let mut room = Vec::new();
         let here = match &mut recv.payload {
-            Payload::Kept(message) => {
+            Payload::Deferred(message) => {
                 message.reader.rebuild();
                 is_here(message, front)
             }
@@ -180,10 +187,21 @@ impl Machine {
         if let Some(recv) = self.recv_of(req) {
             recv.payload = Payload::Stashed(room);
         }
-        if !self.take_kept(&mut late) {
+        if !self.take_deferred(&mut late) {
             self.engine.late.push(late);
         }
         true
+    }
+
+    /// Whether what is kept is far behind what came from another node: of senders there nobody
+    /// tells that they wait.
+    pub(crate) fn keeps_far(&self) -> bool {
+        let far = |src: u32| {
+            let first = self.endpoint.first_kept(src).filter(|_| self.endpoint.is_far(src));
+            first.is_some_and(|start| self.endpoint.holds_up(src, start, true))
+        };
+        let linked = self.endpoint.is_linked();
+        linked && (self.engine.deferred > 0 || (0..self.endpoint.size()).any(far))
     }
 
     /// Looks, after so many fruitless rounds of waiting or polls, whether what is kept holds a
@@ -191,15 +209,18 @@ impl Machine {
     #[inline]
     pub(crate) fn relieve(&mut self, fruitless: u32, naps: u32) -> bool {
         let looks = naps > 0 || fruitless % LOOK_EVERY == LOOK_EVERY - 1;
-        self.engine.kept > 0
+        (self.engine.deferred > 0 || self.engine.has_unexpected())
             && looks
             && self.relieve_senders(naps >= NAPS || fruitless % POLLS == POLLS - 1)
     }
 
     #[cold]
     fn relieve_senders(&mut self, long: bool) -> bool {
+        let mut moved = self.stash_unexpected(long);
         let kept = self.engine.reqs.iter().filter_map(|(h, r)| match &r.op {
-            Op::Recv(RecvOp { payload: Payload::Kept(m), start, .. }) => Some((h, m.src, *start)),
+            Op::Recv(RecvOp { payload: Payload::Deferred(m), start, .. }) => {
+                Some((h, m.src, *start))
+            }
             _ => None,
         });
         let held: Vec<Handle> = kept
@@ -207,11 +228,95 @@ impl Machine {
             .map(|(h, ..)| h)
             .collect();
         // Each of them, also behind one that has moved.
-        let mut moved = false;
         for h in held {
             moved |= self.stash(h);
         }
         moved
+    }
+
+    /// The same for messages that no receive has met: they hold what was sent behind them, and that
+    /// may be what the program waits for. Kept true: much more is let go than is copied, so that a
+    /// sender of messages that nobody wants still waits.
+    fn stash_unexpected(&mut self, long: bool) -> bool {
+        let mut moved = false;
+        for src in 0..self.endpoint.size() {
+            let first = self.endpoint.first_kept(src);
+            if first.is_some_and(|start| self.endpoint.holds_up(src, start, long)) {
+                moved |= self.stash_from(src);
+            }
+        }
+        moved
+    }
+
+    fn stash_from(&mut self, src: u32) -> bool {
+        let kept = self.endpoint.kept(src);
+        let front = self.endpoint.front(src);
+        let unexpected: BTreeMap<u64, (usize, u64)> = (0..)
+            .zip(&self.engine.unexpected)
+            .filter_map(|(slot, m)| Some((slot, m.as_ref()?)))
+            .filter(|(_, m)| m.src == src && m.whole && m.stashed.is_none())
+            .map(|(slot, m)| (m.reader.pos, (slot, m.len)))
+            .collect();
+        // The longest run of them from the first on that is worth it.
+        let (mut cost, mut run) = (0, 0);
+        for (at, start) in kept.iter().enumerate() {
+            let Some((_, len)) = unexpected.get(start) else { break };
+            cost += len + STASH_BYTES;
+            let next = kept.get(at + 1).copied().unwrap_or(front);
+            if next - kept[0] >= WORTH * cost {
+                run = at + 1;
+            }
+        }
+        let mut moved = false;
+        for start in &kept[..run] {
+            let Some((slot, _)) = unexpected.get(start) else { break };
+            let Some(Some(message)) = self.engine.unexpected.get(*slot) else { break };
+            let Some(bytes) = self.copy_of(message) else { break };
+            if let Some(Some(message)) = self.engine.unexpected.get_mut(*slot) {
+                message.stashed = Some(bytes);
+            }
+            self.endpoint.release(src, *start);
+            moved = true;
+        }
+        moved
+    }
+
+    /// A message's bytes, from the log. None: its sender waits for the match, which is told there,
+    /// or there is no memory, or it is not in the log again yet.
+    fn copy_of(&self, message: &Unexpected) -> Option<Vec<u8>> {
+        let (mut reader, front) = (message.reader, self.endpoint.front(message.src));
+        reader.rebuild();
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(message.len as usize).ok()?;
+        loop {
+            let entry = reader.peek().ok().flatten()?;
+            if reader.pos >= front || entry.flags & (SYNC | REMOTE) != 0 {
+                return None;
+            }
+            if entry.frag > 0 {
+                // SAFETY: `peek` checked that the entry holds `frag` bytes; it stays until the
+                // channel's `need` passes it, which happens after this.
+                let piece =
+                    unsafe { std::slice::from_raw_parts(entry.payload, entry.frag as usize) };
+                bytes.extend_from_slice(piece);
+            }
+            reader.pass(&entry);
+            if entry.is_last() {
+                return Some(bytes);
+            }
+        }
+    }
+
+    /// A receive has met a message that is stashed.
+    pub(crate) fn take_stashed(&mut self, req: Handle, mut bytes: Vec<u8>) {
+        let Some(recv) = self.recv_of(req) else { return };
+        bytes.truncate(recv.data.bytes as usize);
+        recv.got = bytes.len() as u64;
+        recv.payload = Payload::Stashed(bytes);
+        if recv.open {
+            self.unstash(req);
+        }
+        self.finish(req);
     }
 
     /// What is not here comes past the log.
@@ -226,14 +331,15 @@ impl Machine {
     /// After a restore: senders that repeat themselves may wait for matches that they were told of.
     #[cold]
     pub(crate) fn rebuild_pending(&mut self) {
-        let kept =
-            self.engine.reqs.iter().filter(|(_, r)| {
-                matches!(&r.op, Op::Recv(RecvOp { payload: Payload::Kept(_), .. }))
-            });
+        let kept = self.engine.reqs.iter().filter(|(_, r)| {
+            matches!(&r.op, Op::Recv(RecvOp { payload: Payload::Deferred(_), .. }))
+        });
         self.engine.unmet = kept.map(|(h, _)| h).collect();
         let (freed, calls) = (&self.engine.freed, self.engine.calls);
         let ahead = |id, call| call > calls || freed.iter().any(|(_, f)| *f == id);
         self.endpoint.door.forget_freed(ahead);
+        self.endpoint.door.forget_applied_up_to(self.engine.applied);
+        self.rebuild_turns();
     }
 
     /// Tells senders of matches as soon as the log has the messages again.
@@ -241,11 +347,12 @@ impl Machine {
     pub(crate) fn tell_matched(&mut self) {
         let mut unmet = std::mem::take(&mut self.engine.unmet);
         unmet.retain(|req| {
-            let Some(RecvOp { payload: Payload::Kept(message), .. }) = self.recv_of(*req) else {
+            let Some(RecvOp { payload: Payload::Deferred(message), .. }) = self.recv_of(*req)
+            else {
                 return false;
             };
             let (src, reader) = (message.src, message.reader);
-            !self.acknowledge_kept(src, reader)
+            !self.acknowledge_deferred(src, reader)
         });
         self.engine.unmet = unmet;
     }

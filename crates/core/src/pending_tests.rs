@@ -133,6 +133,37 @@ fn messages_beyond_the_log_pass_each_other() {
     }
 }
 
+/// One that nobody has received yet does not hold up what comes behind it, and is what it was.
+#[test]
+fn a_message_that_waits_for_its_receive_holds_nobody_up() {
+    const BYTES: usize = 32 << 10;
+    for features in [FT_DETERMINANTS | FT_PROTECT, 0] {
+        testing::run_with(2, features, 4 << 20, |m| {
+            if m.world().0 == 1 {
+                for tag in [7, 8] {
+                    send(m, SendMode::Standard, &[tag as u8; 100], 0, tag);
+                }
+                for round in 0..1000u32 {
+                    send(m, SendMode::Standard, &[round as u8; BYTES], 0, 1);
+                }
+                send(m, SendMode::Standard, &[9], 0, 9);
+                return;
+            }
+            let mut a = vec![0u8; BYTES];
+            for round in 0..1000u32 {
+                recv(m, &mut a, 1, 1);
+                assert!(a.iter().all(|b| *b == round as u8));
+            }
+            let (mut whole, mut part) = ([0u8; 200], [0u8; 100]);
+            recv(m, &mut part, ANY_SOURCE, 8);
+            recv(m, &mut whole, 1, 7);
+            assert!(part == [8; 100] && whole[..100] == [7; 100] && whole[100..] == [0; 100]);
+            recv(m, &mut a[..1], 1, 9);
+            assert_eq!(a[0], 9);
+        });
+    }
+}
+
 /// Of several that are awaited the one that is named is in place, and no other.
 #[test]
 fn a_request_that_is_not_named_is_not_in_place() {

@@ -73,10 +73,15 @@ impl Machine {
         match template {
             // SAFETY: the program promised the buffers with the request.
             Template::Plan(plan) => unsafe { self.begin_plan(req, plan)? },
+            Template::Partitioned(p) => self.start_partitioned(req, &p)?,
             Template::Send { mode, data, dest, tag } => match peer(&comm, dest)? {
                 None => self.activate(req, Op::Nothing, State::Done, Status::EMPTY),
+                Some(dest) if self.check_peer(&comm, dest).is_err() => {
+                    let why = self.check_peer(&comm, dest).err().unwrap_or(class::OTHER);
+                    self.fail_at_once(req, why);
+                }
                 Some(dest) => {
-                    let op = self.start_send(&comm, comm.ctx, data, dest, tag, mode);
+                    let op = self.start_send(&comm, comm.ctx(), data, dest, tag, mode);
                     self.activate(req, Op::Send(op), State::Active, Status::EMPTY);
                     self.track_send(req);
                 }
@@ -84,9 +89,10 @@ impl Machine {
             Template::Recv { data, source, tag } => match source_of(&comm, source, tag)? {
                 None => self.activate(req, Op::Nothing, State::Done, Status::PROC_NULL),
                 Some(src) => {
-                    let op = self.recv_op(comm.ctx, data, src, tag);
+                    let op = self.recv_op(comm.ctx(), data, src, tag);
                     self.activate(req, Op::Recv(op), State::Active, Status::EMPTY);
                     self.post_recv(req);
+                    self.check_begun(req, &comm);
                 }
             },
         }

@@ -3,8 +3,11 @@
 //! Whether a message is there, and from whom, is chance: it goes through the door. A blocking probe
 //! of a named source has only one outcome and does not.
 
+use std::rc::Rc;
+
 use eyrie_ledger::door::{Call, Outcome, Verdict};
 
+use crate::comm::Comm;
 use crate::consts::{MESSAGE_NO_PROC, MESSAGE_NULL};
 use crate::engine::Wake;
 use crate::error::{Res, class};
@@ -15,8 +18,9 @@ use crate::request::Op;
 use crate::status::Status;
 
 /// What a probe looks for.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Wanted {
+    comm: Rc<Comm>,
     ctx: u32,
     src: Option<u32>,
     tag: i32,
@@ -25,7 +29,7 @@ struct Wanted {
 impl Machine {
     pub fn probe(&mut self, source: i32, tag: i32, comm: Handle) -> Res<Status> {
         let Some(want) = self.wanted(source, tag, comm)? else { return Ok(Status::PROC_NULL) };
-        let (slot, _) = self.probe_blocking(Call::Probe, want);
+        let (slot, _) = self.probe_blocking(Call::Probe, &want)?;
         self.unexpected_status(slot).ok_or(class::INTERN)
     }
 
@@ -33,7 +37,7 @@ impl Machine {
         let Some(want) = self.wanted(source, tag, comm)? else {
             return Ok(Some(Status::PROC_NULL));
         };
-        let Some((slot, _)) = self.probe_now(Call::Iprobe, want) else { return Ok(None) };
+        let Some((slot, _)) = self.probe_now(Call::Iprobe, &want)? else { return Ok(None) };
         Ok(self.unexpected_status(slot))
     }
 
@@ -41,7 +45,7 @@ impl Machine {
         let Some(want) = self.wanted(source, tag, comm)? else {
             return Ok((MESSAGE_NO_PROC, Status::PROC_NULL));
         };
-        let (slot, src) = self.probe_blocking(Call::Mprobe, want);
+        let (slot, src) = self.probe_blocking(Call::Mprobe, &want)?;
         self.take_message(slot, src)
     }
 
@@ -54,7 +58,7 @@ impl Machine {
         let Some(want) = self.wanted(source, tag, comm)? else {
             return Ok(Some((MESSAGE_NO_PROC, Status::PROC_NULL)));
         };
-        match self.probe_now(Call::Improbe, want) {
+        match self.probe_now(Call::Improbe, &want)? {
             Some((slot, src)) => self.take_message(slot, src).map(Some),
             None => Ok(None),
         }
@@ -96,58 +100,105 @@ impl Machine {
         op.forced = true;
         let req = self.new_request(&comm, own, Op::Recv(op))?;
         self.consume_unexpected(req, found);
+        self.check_begun_closely(req);
         Ok(req)
+    }
+
+    /// Waits for a message of the library's own, which is received from the rank that this gives,
+    /// or until `other` finds something: that number behind those of all ranks.
+    pub(crate) fn probe_library(
+        &mut self,
+        ctx: u32,
+        tag: i32,
+        other: impl Fn(&Machine) -> Option<u32>,
+    ) -> u32 {
+        let ranks = self.world().1;
+        loop {
+            match self.ask(Call::Probe) {
+                Verdict::Forced(Outcome::One(was)) => return was,
+                Verdict::Forced(_) | Verdict::Fruitless => self.misreplayed(Call::Probe),
+                Verdict::Live => {
+                    let mut found = None;
+                    let look = |m: &mut Machine| {
+                        let src = m.found(ctx, None, tag).map(|(_, src)| src);
+                        found = src.or_else(|| other(m).map(|number| ranks + number));
+                        found.is_some()
+                    };
+                    if self.wait_until(look) == Wake::Restored {
+                        continue;
+                    }
+                    if let Some(found) = found {
+                        self.record(Call::Probe, &Outcome::One(found));
+                        return found;
+                    }
+                }
+            }
+        }
     }
 
     fn wanted(&self, source: i32, tag: i32, comm: Handle) -> Res<Option<Wanted>> {
         let comm = self.comms.get(comm)?;
         let src = source_of(&comm, source, tag)?;
-        Ok(src.map(|src| Wanted { ctx: comm.ctx, src, tag }))
+        comm.usable()?;
+        let ctx = comm.ctx();
+        Ok(src.map(|src| Wanted { comm, ctx, src, tag }))
     }
 
-    fn find(&mut self, want: Wanted) -> Option<(usize, u32)> {
-        let found = self.engine.queues(want.ctx).find_unexpected(want.src, want.tag);
+    fn find(&mut self, want: &Wanted) -> Option<(usize, u32)> {
+        self.found(want.ctx, want.src, want.tag)
+    }
+
+    /// The slot and source of a message that nobody has asked for yet.
+    fn found(&mut self, ctx: u32, src: Option<u32>, tag: i32) -> Option<(usize, u32)> {
+        let found = self.engine.queues(ctx).find_unexpected(src, tag);
         found.map(|(src, w)| (w.slot, src))
     }
 
-    fn await_message(&mut self, want: Wanted) -> (usize, u32) {
+    fn await_message(&mut self, want: &Wanted) -> Res<(usize, u32)> {
         loop {
-            self.wait_for(|m| m.find(want).is_some());
+            self.wait_for(|m| m.find(want).is_some() || m.is_hopeless(want));
             if let Some(found) = self.find(want) {
-                return found;
+                return Ok(found);
             }
+            self.hopeless(&want.comm, want.src).map_or(Ok(()), Err)?;
         }
     }
 
+    fn is_hopeless(&self, want: &Wanted) -> bool {
+        self.hopeless(&want.comm, want.src).is_some()
+    }
+
     /// Waits for a message: its slot and source.
-    fn probe_blocking(&mut self, call: Call, want: Wanted) -> (usize, u32) {
+    fn probe_blocking(&mut self, call: Call, want: &Wanted) -> Res<(usize, u32)> {
         if want.src.is_some() {
             return self.await_message(want);
         }
         loop {
             match self.ask(call) {
                 Verdict::Forced(Outcome::One(src)) => {
-                    return self.await_message(Wanted { src: Some(src), ..want });
+                    return self.await_message(&Wanted { src: Some(src), ..want.clone() });
                 }
                 Verdict::Forced(_) | Verdict::Fruitless => self.misreplayed(call),
                 Verdict::Live => {
-                    if self.wait_until(|m| m.find(want).is_some()) == Wake::Restored {
+                    let settled = |m: &mut Self| m.find(want).is_some() || m.is_hopeless(want);
+                    if self.wait_until(settled) == Wake::Restored {
                         continue;
                     }
                     if let Some((slot, src)) = self.find(want) {
-                        self.endpoint.door.record(call, &Outcome::One(src));
-                        return (slot, src);
+                        self.record(call, &Outcome::One(src));
+                        return Ok((slot, src));
                     }
+                    self.hopeless(&want.comm, want.src).map_or(Ok(()), Err)?;
                 }
             }
         }
     }
 
     /// Looks for a message without waiting.
-    fn probe_now(&mut self, call: Call, want: Wanted) -> Option<(usize, u32)> {
-        match self.ask(call) {
+    fn probe_now(&mut self, call: Call, want: &Wanted) -> Res<Option<(usize, u32)>> {
+        Ok(match self.ask(call) {
             Verdict::Forced(Outcome::One(src)) => {
-                Some(self.await_message(Wanted { src: Some(src), ..want }))
+                Some(self.await_message(&Wanted { src: Some(src), ..want.clone() })?)
             }
             Verdict::Forced(Outcome::Many(_)) => self.misreplayed(call),
             Verdict::Fruitless => None,
@@ -155,15 +206,16 @@ impl Machine {
                 self.progress();
                 let found = self.find(want);
                 match found {
-                    Some((_, src)) => self.endpoint.door.record(call, &Outcome::One(src)),
+                    Some((_, src)) => self.record(call, &Outcome::One(src)),
                     None => {
-                        self.endpoint.door.fruitless();
+                        self.fruitless();
                         self.polled();
+                        self.hopeless(&want.comm, want.src).map_or(Ok(()), Err)?;
                     }
                 }
                 found
             }
-        }
+        })
     }
 
     fn unexpected_status(&self, slot: usize) -> Option<Status> {

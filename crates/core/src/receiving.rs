@@ -8,13 +8,14 @@ use eyrie_ledger::door::Post;
 use eyrie_ledger::entry::{REMOTE, SYNC};
 use eyrie_ledger::reader::{Entry, Reader};
 
+use crate::comm::CONTROL_CTX;
 use crate::engine::Sink;
 use crate::error::class;
 use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::matching::{Posted, Waiting};
 use crate::request::{Op, Payload, RecvOp, Request, State, Unexpected};
-use crate::sending::SHOWN_BYTES;
+use crate::sending::SINGLE_COPY_BYTES;
 
 impl Late {
     pub(crate) fn new(req: Handle, message: Unexpected) -> Late {
@@ -36,7 +37,7 @@ impl Machine {
             }
             if len > 0 && !self.is_open(posted.req) {
                 if !entry.is_early() {
-                    let message = self.kept(src, entry);
+                    let message = self.deferred(src, entry);
                     return self.keep_payload(posted.req, message);
                 }
                 self.stash_from_start(posted.req);
@@ -56,7 +57,7 @@ impl Machine {
                 }
                 self.endpoint.consume(src, entry);
             }
-            Some(Sink::Kept(req)) => {
+            Some(Sink::Deferred(req)) => {
                 if entry.is_last() {
                     self.kept_whole(req);
                 }
@@ -76,17 +77,22 @@ impl Machine {
     }
 
     /// The message that begins with this entry stays in the log.
-    fn kept(&mut self, src: u32, entry: &Entry) -> Unexpected {
+    fn deferred(&mut self, src: u32, entry: &Entry) -> Unexpected {
         let len = self.endpoint.message_bytes(entry);
         let reader = self.endpoint.keep(src, entry);
         let (ctx, tag, crank) = (entry.env.ctx, entry.env.tag, entry.env.crank);
-        Unexpected { src, ctx, tag, crank, len, reader, whole: entry.is_last() }
+        Unexpected { src, ctx, tag, crank, len, reader, whole: entry.is_last(), stashed: None }
     }
 
     fn take_unexpected_entry(&mut self, src: u32, entry: &Entry) {
-        let message = self.kept(src, entry);
+        if self.failures.is_closed(entry.env.ctx) {
+            // Nobody will ask for it, and it would take its sender's room.
+            return self.endpoint.consume(src, entry);
+        }
+        let message = self.deferred(src, entry);
         let (ctx, tag, whole) = (message.ctx, message.tag, message.whole);
         let slot = self.engine.store_unexpected(message);
+        self.failures.mail |= ctx == CONTROL_CTX;
         self.engine.arrivals += 1;
         let arrival = self.engine.arrivals;
         self.engine.queues(ctx).push_unexpected(src, Waiting { arrival, tag, slot });
@@ -98,7 +104,7 @@ impl Machine {
     /// A receive has met its message, so long and starting there in its channel: records the
     /// match if it was left to chance.
     fn begin(&mut self, req: Handle, src: u32, crank: u32, tag: i32, (len, start): (u64, u64)) {
-        self.endpoint.count_received();
+        self.endpoint.count_received(len);
         let Some(Request { op: Op::Recv(recv), status, error, .. }) = self.engine.reqs.get_mut(req)
         else {
             return;
@@ -132,7 +138,7 @@ impl Machine {
                 let room = recv.data.bytes.saturating_sub(recv.got).min(entry.frag);
                 stash.extend_from_slice(&bytes[..room as usize]);
             } else {
-                if !entry.is_last() && entry.env.len >= SHOWN_BYTES {
+                if !entry.is_last() && entry.env.len >= SINGLE_COPY_BYTES {
                     view(&mut self.endpoint, src, recv);
                 }
                 let known = recv.viewed.saturating_sub(recv.got).min(entry.frag);
@@ -166,6 +172,7 @@ impl Machine {
     pub(crate) fn finish(&mut self, req: Handle) {
         let Some(r) = self.engine.reqs.get_mut(req) else { return };
         r.state = State::Done;
+        self.threads.stir();
         if r.part_of.is_some() {
             return self.part_done(req);
         }
@@ -175,19 +182,22 @@ impl Machine {
     }
 
     /// Lets a receive take an unexpected message, as far as that has come.
-    pub(crate) fn consume_unexpected(&mut self, req: Handle, message: Unexpected) {
+    pub(crate) fn consume_unexpected(&mut self, req: Handle, mut message: Unexpected) {
         let src = message.src;
         let start = message.reader.pos;
         self.begin(req, src, message.crank, message.tag, (message.len, start));
+        if let Some(bytes) = message.stashed.take() {
+            return self.take_stashed(req, bytes);
+        }
         if message.len > 0 && !self.is_open(req) {
-            let here = self.acknowledge_kept(src, message.reader);
+            let here = self.acknowledge_deferred(src, message.reader);
             if !here {
                 self.engine.unmet.push(req);
             }
             return self.keep_payload(req, message);
         }
         let mut late = Late::new(req, message);
-        if !self.take_kept(&mut late) {
+        if !self.take_deferred(&mut late) {
             self.engine.late.push(late);
         }
     }
@@ -197,7 +207,8 @@ impl Machine {
     pub(crate) fn take_late(&mut self) -> bool {
         let before = std::mem::take(&mut self.engine.late);
         let count = before.len();
-        let left = before.into_iter().filter_map(|mut l| (!self.take_kept(&mut l)).then_some(l));
+        let left =
+            before.into_iter().filter_map(|mut l| (!self.take_deferred(&mut l)).then_some(l));
         let left: Vec<Late> = left.collect();
         let moved = left.len() < count;
         self.engine.late.extend(left);
@@ -205,7 +216,7 @@ impl Machine {
     }
 
     /// Takes a kept message as far as that had come. False: it had come further than the log goes.
-    pub(crate) fn take_kept(&mut self, late: &mut Late) -> bool {
+    pub(crate) fn take_deferred(&mut self, late: &mut Late) -> bool {
         let (req, src) = (late.req, late.message.src);
         let reader = &mut late.message.reader;
         reader.rebuild();
@@ -241,7 +252,7 @@ impl Machine {
 
     /// The match is what a sender of a kept message may wait for. False: it is not in the log again
     /// yet.
-    pub(crate) fn acknowledge_kept(&mut self, src: u32, mut reader: Reader) -> bool {
+    pub(crate) fn acknowledge_deferred(&mut self, src: u32, mut reader: Reader) -> bool {
         reader.rebuild();
         let Ok(Some(entry)) = reader.peek() else { return false };
         if matched_is_enough(&entry) && reader.pos < self.endpoint.front(src) {
@@ -292,6 +303,12 @@ pub(crate) struct Late {
     start: u64,
 }
 
+impl Late {
+    pub(crate) fn is_of(&self, req: Handle) -> bool {
+        self.req == req
+    }
+}
+
 /// Reads ahead in the sender's memory as far as the message is shown there.
 fn view(endpoint: &mut Endpoint, src: u32, recv: &mut RecvOp) {
     let to = recv.len.min(recv.data.bytes);
@@ -300,7 +317,7 @@ fn view(endpoint: &mut Endpoint, src: u32, recv: &mut RecvOp) {
     if endpoint.shows() && from < to {
         // SAFETY: `to` is within the program's buffer; what is read too much is overwritten from
         // the log before the receive is complete.
-        recv.viewed = unsafe { endpoint.read_shown(src, recv.start, at, from, to) };
+        recv.viewed = unsafe { endpoint.read_offered(src, recv.start, at, from, to) };
     }
 }
 

@@ -6,11 +6,13 @@ use eyrie_ledger::reader::Reader;
 use eyrie_ledger::sendlog::Outgoing;
 
 use crate::coll::Plan;
-use crate::comm::Comm;
+use crate::comm::{Comm, Later};
 use crate::datatype::Datatype;
 use crate::error::Class;
+use crate::generalized::Generalized;
 use crate::handle::Handle;
 use crate::p2p::SendMode;
+use crate::partitioned::Partitioned;
 use crate::status::Status;
 
 /// The program's data of an operation: `count` elements of `dt` at `buf`.
@@ -95,7 +97,7 @@ pub struct SendOp {
     /// The payload is read by the receiver out of our memory.
     pub remote: bool,
     /// It may be read there while we log it.
-    pub shown: bool,
+    pub offered: bool,
     /// Complete only when the receiver has acknowledged.
     pub needs_ack: bool,
 }
@@ -129,7 +131,7 @@ pub enum Payload {
     /// In the program's buffer, as far as it has come.
     Placed,
     /// In the log: the program must not see it yet.
-    Kept(Unexpected),
+    Deferred(Unexpected),
     /// In memory of our own, packed, as far as it has come: the log could not keep it.
     Stashed(Vec<u8>),
 }
@@ -139,6 +141,8 @@ pub enum Op {
     Recv(RecvOp),
     /// Sends and receives of its own, and what is done with what they bring.
     Parts(Parts),
+    /// The program's own.
+    Generalized(Generalized),
     /// To or from MPI_PROC_NULL, or already consumed.
     Nothing,
 }
@@ -164,13 +168,15 @@ pub enum Keep {
         _held: Vec<u8>,
     },
     Plan(Rc<Plan>),
+    /// A communicator that is being made.
+    Later(Later),
 }
 
 /// How a persistent request starts.
 #[derive(Clone)]
 pub enum Template {
     Plan(Rc<Plan>),
-
+    Partitioned(Rc<Partitioned>),
     Send { mode: SendMode, data: Data, dest: i32, tag: i32 },
     Recv { data: Data, source: i32, tag: i32 },
 }
@@ -198,7 +204,17 @@ pub struct Request {
     pub op: Op,
 }
 
-/// A message in the log that no receive has matched yet (or that a matched probe took).
+impl Request {
+    /// Its status, as the program gets it.
+    pub(crate) fn told(&self) -> Status {
+        match self.template.as_deref() {
+            Some(Template::Partitioned(p)) => p.told(self.status),
+            _ => self.status,
+        }
+    }
+}
+
+/// A message that no receive has matched yet (or that a matched probe took), in the log.
 pub struct Unexpected {
     pub src: u32,
     pub ctx: u32,
@@ -209,4 +225,6 @@ pub struct Unexpected {
     pub reader: Reader,
     /// All its entries have been passed by the channel's front.
     pub whole: bool,
+    /// In memory of our own, packed: the log could not keep it.
+    pub stashed: Option<Vec<u8>>,
 }

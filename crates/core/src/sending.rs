@@ -20,7 +20,7 @@ use crate::streaming::streaming_copy;
 /// From this size on, an unprotected job's receiver reads out of the sender's memory.
 const REMOTE_BYTES: u64 = 32 * 1024;
 /// From this size on, a protected job's receiver reads there too, while the sender logs.
-pub(crate) const SHOWN_BYTES: u64 = 128 * 1024;
+pub(crate) const SINGLE_COPY_BYTES: u64 = 128 * 1024;
 
 impl Machine {
     /// Puts as much of a message into the log as goes at once; `dest` is a rank in `comm`.
@@ -34,6 +34,7 @@ impl Machine {
         tag: i32,
         mode: SendMode,
     ) -> SendOp {
+        self.pass_place();
         let dst = comm.world_rank(dest);
         let flags = if mode == SendMode::Synchronous { SYNC } else { 0 };
         let bits = flags | self.endpoint.call_bits();
@@ -44,15 +45,35 @@ impl Machine {
             && mode != SendMode::Buffered;
         let env = if remote { Endpoint::remote_envelope(env) } else { env };
         let needs_ack = remote || flags & SYNC != 0;
-        let shown = self.endpoint.shows_to(dst)
-            && data.bytes >= SHOWN_BYTES
+        let offered = self.endpoint.offers_to(dst)
+            && data.bytes >= SINGLE_COPY_BYTES
             && data.is_plain()
             && mode != SendMode::Buffered;
-        let mut op = SendOp { data, dst, out: Outgoing::new(env), remote, shown, needs_ack };
+        let mut op = SendOp { data, dst, out: Outgoing::new(env), remote, offered, needs_ack };
         if self.engine.queued[dst as usize].is_empty() {
             self.push_send(&mut op);
         }
         op
+    }
+
+    /// A message, or what takes the place of one, follows.
+    #[inline]
+    pub(crate) fn pass_place(&mut self) {
+        self.step();
+        self.message_in_turn();
+        if self.keeps_for_others() {
+            self.before_message();
+        }
+        self.engine.place += 1;
+    }
+
+    /// What was applied before a message is applied, in a replay, too.
+    fn before_message(&mut self) {
+        if self.endpoint.door.has_applied() {
+            self.serve();
+        } else if !self.endpoint.replaying() {
+            self.endpoint.door.pass(self.engine.place);
+        }
     }
 
     /// Appends to the log. True when the whole message is there.
@@ -63,8 +84,8 @@ impl Machine {
             return self.endpoint.append_remote(op.dst, &mut op.out, at, op.data.bytes);
         }
         let data = &op.data;
-        if let (Some(at), true) = (data.flat, op.shown) {
-            return self.endpoint.append_shown(op.dst, &mut op.out, at, |offset, out| {
+        if let (Some(at), true) = (data.flat, op.offered) {
+            return self.endpoint.append_offered(op.dst, &mut op.out, at, |offset, out| {
                 // SAFETY: as below; the data is one run without padding.
                 unsafe { streaming_copy(at.wrapping_add(offset as usize), out) }
             });
@@ -84,8 +105,7 @@ impl Machine {
         }
         let req = self.send_request(comm, crate::consts::COMM_SELF, op)?;
         self.await_request(req);
-        self.engine.reqs.remove(req);
-        Ok(())
+        self.engine.reqs.remove(req).and_then(|r| r.error).map_or(Ok(()), Err)
     }
 
     pub(crate) fn send_request(
@@ -166,12 +186,13 @@ impl Machine {
         moved
     }
 
-    /// Waits for one request, whatever happens to the process meanwhile.
+    /// Waits for one request, whatever happens to the process meanwhile: until it is complete, or
+    /// stuck (`is_stuck`).
     #[inline]
     pub(crate) fn await_request(&mut self, req: Handle) {
         if !self.engine.is_done(req) {
             self.open(req);
-            self.wait_for(|m| m.engine.is_done(req));
+            self.wait_for(|m| m.engine.is_done(req) || m.is_stuck(req));
         }
     }
 }

@@ -74,61 +74,6 @@ impl Cart {
     }
 }
 
-/// Fills the zeros of `dims` so that the product is `nodes`, as close to each other as possible
-/// and in non-increasing order.
-pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Res<()> {
-    if nodes <= 0 || dims.iter().any(|&d| d < 0) {
-        return Err(if nodes <= 0 { class::ARG } else { class::DIMS });
-    }
-    let fixed = dims.iter().filter(|&&d| d > 0).try_fold(1i32, |n, &d| n.checked_mul(d));
-    let fixed = fixed.filter(|f| nodes % f == 0).ok_or(class::DIMS)?;
-    let free = dims.iter().filter(|&&d| d == 0).count();
-    let rest = nodes / fixed;
-    if free == 0 {
-        return if rest == 1 { Ok(()) } else { Err(class::DIMS) };
-    }
-    let factors = balanced(rest, free);
-    for (slot, factor) in dims.iter_mut().filter(|d| **d == 0).zip(factors) {
-        *slot = factor;
-    }
-    Ok(())
-}
-
-/// `n` as a product of `parts` factors, non-increasing, the greatest as small as possible, then
-/// the second greatest, and so on.
-fn balanced(n: i32, parts: usize) -> Vec<i32> {
-    let squared = |d: i32| i64::from(d) * i64::from(d);
-    let small = (1..).take_while(|&d| squared(d) <= i64::from(n));
-    let mut divisors: Vec<i32> = small.filter(|d| n % d == 0).collect();
-    let large: Vec<i32> = divisors.iter().rev().map(|d| n / d).collect();
-    divisors.extend(large.into_iter().filter(|&d| squared(d) > i64::from(n)));
-    let mut best = Vec::with_capacity(parts);
-    let mut left = n;
-    let mut most = n;
-    for remaining in (1..=parts).rev() {
-        let fits = |&&d: &&i32| {
-            d <= most && left % d == 0 && splits(left / d, remaining - 1, d, &divisors)
-        };
-        most = divisors.iter().find(fits).copied().unwrap_or(left);
-        left /= most;
-        best.push(most);
-    }
-    best
-}
-
-/// Whether `n` is a product of `parts` of the divisors, none above `most`.
-fn splits(n: i32, parts: usize, most: i32, divisors: &[i32]) -> bool {
-    if n == 1 || parts == 0 {
-        return n == 1;
-    }
-    // The greatest factor is at least the root of `n`: too small a bound cannot do.
-    if f64::from(most).powi(parts.min(64) as i32) < f64::from(n) {
-        return false;
-    }
-    let candidates = divisors.iter().rev().filter(|&&d| d <= most && d > 1 && n % d == 0);
-    candidates.into_iter().any(|&d| splits(n / d, parts - 1, d, divisors))
-}
-
 impl Machine {
     fn cart(&self, comm: Handle) -> Res<&Cart> {
         match self.topology(comm)? {
@@ -145,7 +90,7 @@ impl Machine {
         periods: &[bool],
         _reorder: bool,
     ) -> Res<Handle> {
-        let comm = self.comms.get(comm)?;
+        let comm = self.comms.intra(comm)?;
         let (cart, places) = Cart::new(dims, periods)?;
         if places > comm.size() as i32 {
             return Err(class::DIMS);
@@ -155,7 +100,7 @@ impl Machine {
             return Ok(COMM_NULL);
         }
         let members = comm.group.members()[..places as usize].to_vec();
-        let group = Rc::new(Group::new(members, comm.world_rank(comm.rank)));
+        let group = Rc::new(Group::new(members, comm.group.world(comm.rank)));
         let inherit = Inherit { topology: Some(Topology::Cart(cart)), ..Inherit::default() };
         self.comm_install(&comm, ctx, group, inherit)
     }
@@ -208,11 +153,15 @@ impl Machine {
         Ok((at(-i64::from(disp)), at(i64::from(disp))))
     }
 
-    /// `remain` has at least `cartdim_get` entries.
+    /// `remain` has at least `cartdim_get` entries. Where no dimension remains rank 0 has a grid of
+    /// its own and the others have `COMM_NULL`, as in MPICH and with `cart_create`.
     pub fn cart_sub(&mut self, comm: Handle, remain: &[bool]) -> Res<Handle> {
         let cart = self.cart(comm)?;
         if remain.len() < cart.dims.len() {
             return Err(class::ARG);
+        }
+        if !remain[..cart.dims.len()].contains(&true) {
+            return self.cart_create(comm, &[], &[], false);
         }
         let own = cart.coords(self.comms.get_ref(comm)?.rank as i32);
         let mut sub = Cart { dims: Vec::new(), periods: Vec::new() };
@@ -248,60 +197,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn created(nodes: i32, dims: &[i32]) -> Res<Vec<i32>> {
-        let mut dims = dims.to_vec();
-        dims_create(nodes, &mut dims).map(|()| dims)
-    }
-
-    #[test]
-    fn the_standards_examples() {
-        assert_eq!(created(6, &[0, 0]), Ok(vec![3, 2]));
-        assert_eq!(created(7, &[0, 0]), Ok(vec![7, 1]));
-        assert_eq!(created(6, &[0, 3, 0]), Ok(vec![2, 3, 1]));
-        assert_eq!(created(7, &[0, 3, 0]), Err(class::DIMS));
-    }
-
-    #[test]
-    fn balance_is_as_good_as_possible() {
-        assert_eq!(created(16, &[0, 0, 0]), Ok(vec![4, 2, 2]));
-        assert_eq!(created(36, &[0, 0]), Ok(vec![6, 6]));
-        assert_eq!(created(2 * 3 * 5 * 7, &[0, 0]), Ok(vec![15, 14]));
-        assert_eq!(created(1 << 30, &[0; 30]), Ok(vec![2; 30]));
-        assert_eq!(created(1, &[0, 0]), Ok(vec![1, 1]));
-        assert_eq!(created(i32::MAX, &[0, 0]), Ok(vec![i32::MAX, 1]));
-    }
-
-    #[test]
-    fn wrong_arguments_are_refused() {
-        assert_eq!(created(0, &[0]), Err(class::ARG));
-        assert_eq!(created(4, &[-1, 0]), Err(class::DIMS));
-        assert_eq!(created(4, &[2, 1]), Err(class::DIMS));
-        assert_eq!(created(1, &[]), Ok(vec![]));
-        assert_eq!(created(2, &[]), Err(class::DIMS));
-        assert_eq!(Cart::new(&[2, 0], &[false; 2]), Err(class::DIMS));
-        assert_eq!(Cart::new(&[1 << 20, 1 << 20], &[false; 2]), Err(class::DIMS));
-    }
-
     proptest! {
-        #[test]
-        fn dims_multiply_to_the_nodes(nodes in 1..5000i32, ndims in 1..6usize) {
-            let dims = created(nodes, &vec![0; ndims]).unwrap();
-            prop_assert_eq!(dims.iter().product::<i32>(), nodes);
-            prop_assert!(dims.is_sorted_by(|a, b| a >= b));
-        }
-
-        #[test]
-        fn no_split_in_three_has_a_smaller_greatest(nodes in 1..400i32) {
-            let dims = created(nodes, &[0, 0, 0]).unwrap();
-            let mut best = nodes;
-            for a in (1..=nodes).filter(|a| nodes % a == 0) {
-                for b in (1..=nodes / a).filter(|b| (nodes / a) % b == 0) {
-                    best = best.min(a.max(b).max(nodes / a / b));
-                }
-            }
-            prop_assert_eq!(dims[0], best);
-        }
-
         #[test]
         fn coordinates_and_ranks_are_inverse(dims in proptest::collection::vec(1..5i32, 0..4),
                                              shift in -9..9i32) {
@@ -317,6 +213,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn wrong_grids_are_refused() {
+        assert_eq!(Cart::new(&[2, 0], &[false; 2]), Err(class::DIMS));
+        assert_eq!(Cart::new(&[1 << 20, 1 << 20], &[false; 2]), Err(class::DIMS));
     }
 
     #[test]

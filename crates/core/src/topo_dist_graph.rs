@@ -230,7 +230,7 @@ impl Machine {
         given: Res<[Adjacent; 2]>,
         info: Handle,
     ) -> Res<Handle> {
-        let comm = self.comms.get(comm)?;
+        let comm = self.comms.intra(comm)?;
         let votes = given.and_then(|[sources, destinations]| {
             self.infos.get_optional(info)?;
             Ok(sources.check(comm.size())? | destinations.check(comm.size())?)
@@ -248,7 +248,7 @@ impl Machine {
         given: Res<Edges>,
         info: Handle,
     ) -> Res<Handle> {
-        let parent = self.comms.get(comm)?;
+        let parent = self.comms.intra(comm)?;
         let votes = given.and_then(|edges| {
             self.infos.get_optional(info)?;
             edges.check(parent.size())

@@ -59,14 +59,14 @@ impl Machine {
 
     /// Ranks beyond the graph get `COMM_NULL`.
     pub fn graph_create(&mut self, comm: Handle, index: &[i32], edges: &[i32]) -> Res<Handle> {
-        let comm = self.comms.get(comm)?;
+        let comm = self.comms.intra(comm)?;
         let (graph, nodes) = Graph::new(index, edges, comm.size())?;
         let ctx = self.agree_context_of(&comm)?;
         if comm.rank as i32 >= nodes {
             return Ok(COMM_NULL);
         }
         let members = comm.group.members()[..nodes as usize].to_vec();
-        let group = Rc::new(Group::new(members, comm.world_rank(comm.rank)));
+        let group = Rc::new(Group::new(members, comm.group.world(comm.rank)));
         let topology = Some(Topology::Graph(Rc::new(graph)));
         self.comm_install(&comm, ctx, group, Inherit { topology, ..Inherit::default() })
     }

@@ -197,7 +197,7 @@ impl Client {
                 read(&answer).map_err(|fault| Error::Malformed(base.clone(), fault))
             });
             match answered {
-                Err(error @ (Error::Away(_) | Error::Malformed(..))) => {
+                Err(error @ (Error::Unreachable(_) | Error::Malformed(..))) => {
                     last.get_or_insert(error);
                 }
                 answered => {
@@ -206,11 +206,11 @@ impl Client {
                 }
             }
         }
-        Err(last.unwrap_or_else(|| Error::Away(String::from("there is no endpoint"))))
+        Err(last.unwrap_or_else(|| Error::Unreachable(String::from("there is no endpoint"))))
     }
 
     fn ask(&self, base: &str, path: &str, body: &[u8]) -> Result<Value, Error> {
-        let away = |error: ureq::Error| Error::Away(format!("{base}: {error}"));
+        let away = |error: ureq::Error| Error::Unreachable(format!("{base}: {error}"));
         let sent = self.agent.post(format!("{base}/v3/{path}")).content_type("application/json");
         let mut answer = sent.send(body).map_err(away)?;
         let status = answer.status().as_u16();
@@ -221,7 +221,7 @@ impl Client {
         let failed = value.as_ref().ok().and_then(answer::error);
         match (value, failed) {
             (_, Some((code, words))) if UNAVAILABLE.contains(&code) => {
-                Err(Error::Away(format!("{base}: {words}")))
+                Err(Error::Unreachable(format!("{base}: {words}")))
             }
             (_, Some((_, words))) => Err(Error::Refused(words)),
             (Ok(value), None) if status == 200 => Ok(value),

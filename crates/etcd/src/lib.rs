@@ -20,7 +20,7 @@ pub use request::{Compare, Op, after};
 pub enum Error {
     /// No endpoint can be talked to, or none can do anything at the time.
     #[error("{0}")]
-    Away(String),
+    Unreachable(String),
     /// An endpoint does not want that.
     #[error("etcd refuses it: {0}")]
     Refused(String),

@@ -133,8 +133,8 @@ fn a_refusal_is_told_from_what_may_pass() {
         client.get("a").map_err(words),
         Err(String::from("etcd refuses it: etcdserver: user name is empty"))
     );
-    assert!(matches!(client.get("a"), Err(Error::Away(w)) if w.contains("leader changed")));
-    assert!(matches!(client.get("a"), Err(Error::Away(w)) if w.contains("space exceeded")));
+    assert!(matches!(client.get("a"), Err(Error::Unreachable(w)) if w.contains("leader changed")));
+    assert!(matches!(client.get("a"), Err(Error::Unreachable(w)) if w.contains("space exceeded")));
     assert!(matches!(client.get("a"), Err(Error::Malformed(_, w)) if w == "status 404"));
 }
 
@@ -156,7 +156,7 @@ fn the_next_endpoint_is_asked_and_stayed_with() {
     assert_eq!(told.iter().count(), 2);
     let alone = patient(&[&silent], Duration::from_millis(500));
     let begun = Instant::now();
-    assert!(matches!(alone.get("a"), Err(Error::Away(_))));
+    assert!(matches!(alone.get("a"), Err(Error::Unreachable(_))));
     assert!(begun.elapsed() < Duration::from_secs(20));
 }
 

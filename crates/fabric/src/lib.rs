@@ -11,6 +11,8 @@
 //! is over: so a peer that died is noticed as over TCP, and closing the leash closes all. Nothing
 //! is in the process of a rank.
 
+#![allow(unsafe_code)] // a C library that is opened at run time
+
 mod endpoint;
 mod error;
 mod info;

@@ -15,7 +15,7 @@ use crate::{Error, Listener, Pipe, Provider, TOKEN_BYTES, connect};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Against a test that hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The provider, or `None` where the tests are to do without.
 fn provider() -> Option<Provider> {
@@ -43,8 +43,8 @@ fn pair(provider: &Provider) -> (Pipe, Pipe) {
     let listener = Listener::new(provider, HERE, token).unwrap();
     let address = listener.address().to_vec();
     thread::scope(|scope| {
-        let called = scope.spawn(move || listener.accept(here, PATIENCE).unwrap());
-        let calls = connect(provider, HERE, (&address, &token), there, PATIENCE).unwrap();
+        let called = scope.spawn(move || listener.accept(here, TIMEOUT).unwrap());
+        let calls = connect(provider, HERE, (&address, &token), there, TIMEOUT).unwrap();
         (calls, called.join().unwrap())
     })
 }

@@ -1,6 +1,9 @@
 //! What a connection leaves in its process: no thread, and, when it is over, no descriptor. The
 //! only test of its process, as it counts.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use eyrie_fabric::{Listener, Pipe, Provider, connect};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn count(what: &str) -> usize {
     std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
@@ -26,9 +29,9 @@ fn pair(provider: &Provider) -> (Pipe, Pipe) {
         let called = scope.spawn(move || {
             // SAFETY: no arguments.
             let thread = unsafe { libc::gettid() };
-            (listener.accept(here.into(), PATIENCE).unwrap(), thread)
+            (listener.accept(here.into(), TIMEOUT).unwrap(), thread)
         });
-        let calls = connect(provider, HERE, (&address, &token), there.into(), PATIENCE).unwrap();
+        let calls = connect(provider, HERE, (&address, &token), there.into(), TIMEOUT).unwrap();
         let (called, thread) = called.join().unwrap();
         // It is among the threads for a moment longer than is waited for it.
         while std::fs::exists(format!("/proc/self/task/{thread}")).unwrap() {
@@ -54,9 +57,9 @@ fn no_thread_and_no_descriptor_is_left() {
     let (threads, descriptors) = (count("task"), count("fd"));
     let pairs: Vec<(Pipe, Pipe)> = (0..8).map(|_| pair(&provider)).collect();
     for (a, b) in &pairs {
-        a.timed(PATIENCE).write_all(b"word").unwrap();
+        a.timed(TIMEOUT).write_all(b"word").unwrap();
         let mut word = [0; 4];
-        b.timed(PATIENCE).read_exact(&mut word).unwrap();
+        b.timed(TIMEOUT).read_exact(&mut word).unwrap();
         assert_eq!(&word, b"word");
     }
     println!("{} descriptors for each end", (count("fd") - descriptors) / 16);

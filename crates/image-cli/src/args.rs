@@ -32,13 +32,17 @@ pub enum Command {
     Restart(Restart),
     /// List the programs that run, and those that were killed and can be restarted
     List(List),
+    /// Print a completion script for a shell
+    Completions(eyrie_terminal::Completions),
+    /// Write manual pages
+    Manual(eyrie_terminal::Manual),
 }
 
 /// When images are taken, and where they lie.
 #[derive(Debug, Clone, Args)]
 pub struct Keeping {
     /// Keep the images in this folder; without it they lie under $EYRIE_HOME and go when the
-    /// program ends
+    /// program ends by itself
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Time between two checkpoints (seconds, or with unit: 500ms, 10m); without it only on request
@@ -153,8 +157,9 @@ impl Way {
     eyrie-image run --dir images --every 60 -- python3 train.py --steps 900\n\n\
     Signals are passed on to the program; the exit code is its own (128 + signal if one killed\n\
     it). It inherits no descriptors but its standard streams, and dies with this command. Without\n\
-    --dir its images are removed when it ends by itself or by a signal that was passed on; if\n\
-    something else kills it, `restart` brings it back.")]
+    --dir its images are removed when it ends by itself or by Ctrl-C. If anything else ends it\n\
+    (SIGTERM of a batch system, a lost terminal, a kill), they stay, and it is said where and how\n\
+    `restart` goes on. All exit codes: docs/reference/exit-codes.md.")]
 pub struct Run {
     #[command(flatten)]
     pub keeping: Keeping,
@@ -180,6 +185,9 @@ pub struct Checkpoint {
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub way: Way,
+    /// Do not show how long it takes
+    #[arg(short, long)]
+    pub quiet: bool,
     /// As JSON
     #[arg(long)]
     pub json: bool,

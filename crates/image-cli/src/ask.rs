@@ -10,7 +10,7 @@ use crate::take::Manner;
 use crate::{find, home, program, take};
 use anyhow::{Context, anyhow, bail};
 use eyrie_image::{DEFAULT_FILES_LIMIT_BYTES, FreezeError, OwnPids, Tracker, Tracking};
-use eyrie_terminal::{Failure, print};
+use eyrie_terminal::{Failure, Progress, print};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -20,10 +20,14 @@ use std::path::PathBuf;
 pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
     // The supervisor may have another working folder.
     let output = args.output.as_ref().map(std::path::absolute).transpose()?;
-    let written = match find::running(&home::home()?, &args.target)? {
+    let running = find::running(&home::home()?, &args.target)?;
+    // Nobody knows how much there will be: most of it may be unchanged.
+    let progress = Progress::working("the image is being written", args.quiet);
+    let written = match running {
         Running::Supervised(entry) => ask(&entry, output, args.way)?,
         Running::Foreign(pid) => foreign(pid, output, args.way)?,
     };
+    drop(progress);
     if args.json {
         print(&(serde_json::to_string_pretty(&written)? + "\n"));
     } else {

@@ -10,6 +10,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 /// The supervisor's socket.
@@ -22,9 +23,6 @@ const RUN: &str = "run.json";
 pub const SUFFIX: &str = ".img";
 /// A folder without a held lock is only taken for dead at this age.
 const UNBORN_AGE: Duration = Duration::from_secs(60);
-/// How often a lock is tried, and the pause between: who asks for it has it for a moment.
-const CLAIMS: u32 = 20;
-const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a supervisor tells about its program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -56,10 +54,24 @@ pub struct Entry {
     pub created: SystemTime,
 }
 
+/// What a program's supervisor says of it is shorter, whatever its arguments.
+const MAX_RECORD_BYTES: u64 = 64 << 20;
+
+/// What configuration files say in place of `$EYRIE_HOME`: nothing of it is in the environment of
+/// the programs that are run.
+static OF_FILES: OnceLock<PathBuf> = OnceLock::new();
+
+/// State lies there, if the environment says nothing else.
+pub fn say_home(folder: PathBuf) {
+    // Said once, before anybody asks.
+    let _ = OF_FILES.set(folder);
+}
+
 /// `$EYRIE_HOME/images`.
 pub fn home() -> anyhow::Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|d| !d.is_empty()).map(PathBuf::from);
-    let home = match (set("EYRIE_HOME"), set("HOME")) {
+    let named = set("EYRIE_HOME").or_else(|| OF_FILES.get().cloned());
+    let home = match (named, set("HOME")) {
         (Some(dir), _) => std::path::absolute(dir)?,
         (None, Some(home)) => home.join(".eyrie"),
         (None, None) => bail!("neither EYRIE_HOME nor HOME is set"),
@@ -76,15 +88,11 @@ fn try_lock(file: &File, kind: i32) -> bool {
 }
 
 fn lock(path: &Path) -> anyhow::Result<Option<File>> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path.join(LOCK));
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).append(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path.join(LOCK));
     let file = file.with_context(|| format!("cannot lock {}", path.display()))?;
-    for _ in 0..CLAIMS {
-        if try_lock(&file, libc::LOCK_EX) {
-            return Ok(Some(file));
-        }
-        std::thread::sleep(CLAIM_PAUSE);
-    }
-    Ok(None)
+    Ok(eyrie_image::claim_lock(&file).then_some(file))
 }
 
 /// Makes a folder whose name begins with that of the program.
@@ -143,8 +151,9 @@ fn entry(path: PathBuf) -> Option<Entry> {
     let name = path.file_name()?.to_str()?.to_string();
     let created = fs::metadata(&path).and_then(|m| m.created().or(m.modified()));
     // Shared: two who ask at the same time do not take each other for a supervisor.
-    let alive = File::open(path.join(LOCK)).is_ok_and(|file| !try_lock(&file, libc::LOCK_SH));
-    let record = fs::read(path.join(RUN)).ok();
+    let alive =
+        eyrie_image::open_plain(&path.join(LOCK)).is_ok_and(|file| !try_lock(&file, libc::LOCK_SH));
+    let record = eyrie_image::read_plain(&path.join(RUN), MAX_RECORD_BYTES).ok();
     let record = record.and_then(|text| serde_json::from_slice(&text).ok());
     let created = created.unwrap_or(SystemTime::UNIX_EPOCH);
     Some(Entry { name, path, alive, record, created })

@@ -4,8 +4,11 @@
 //! without privileges, and it is the one who owns the program's frozen twins. The other commands
 //! ask it over a socket.
 
+#![allow(unsafe_code)] // signals, waiting for a child
+
 mod args;
 mod ask;
+mod config;
 mod find;
 mod home;
 mod listing;
@@ -19,7 +22,7 @@ mod supervise;
 mod take;
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::CommandFactory;
 use eyrie_terminal::Failure;
 use std::process::ExitCode;
 
@@ -30,9 +33,13 @@ fn main() -> ExitCode {
     eyrie_image::give_large_back();
     // Without it programs with child processes cannot be restarted, and that is told.
     let _ = eyrie_image::pass_on_rights();
-    match Cli::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let all = Cli::command();
+    eyrie_terminal::choose_json(&all, &words);
+    let called = eyrie_terminal::called(&all, &words);
+    match config::parse(words) {
         Ok(cli) => eyrie_terminal::finish(NAME, dispatch(cli.command)),
-        Err(error) => ExitCode::from(eyrie_terminal::usage(NAME, &error) as u8),
+        Err(refusal) => ExitCode::from(refusal.tell(NAME, &called) as u8),
     }
 }
 
@@ -42,6 +49,8 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Checkpoint(checkpoint) => ask::checkpoint(&checkpoint),
         Command::Restart(restart) => restart::restart(&restart),
         Command::List(list) => listing::list(&list),
+        Command::Completions(args) => args.print(NAME, &mut Cli::command()),
+        Command::Manual(args) => args.write(Cli::command()),
     }
 }
 

@@ -8,7 +8,7 @@ use eyrie_image::{
     Appended, FileNote, Files, Image, Made, OwnPids, RestoreError, RestoreOptions, RestoreSpec,
     Summary,
 };
-use eyrie_terminal::{Failure, told};
+use eyrie_terminal::{Failure, Progress, end_progress, told, units};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Descriptors of ours that are handed over have numbers from here on.
 const HIGH_FD: libc::c_int = 200;
+/// A smaller image is there before anybody asks how far it is.
+const SHOWN_BYTES: u64 = 64 << 20;
 
 pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let restorer = restorer()?;
@@ -39,27 +41,26 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let watch = supervise::watch(&cwd, &keeping);
     let made = entry.as_ref().map_or(image.parent().unwrap_or(Path::new("/")), |e| &e.path);
     let seen_made = Made::read(&made.join(home::MADE));
+    let size = std::fs::metadata(&image).map_or(0, |meta| meta.len());
+    let what = format!("restoring {}", units::bytes(size));
+    let progress = Progress::working(&what, size < SHOWN_BYTES);
+    let options = RestoreOptions {
+        files: files.map_or(Files::Auto, FilesMode::mode),
+        aside: Some(home::aside(&home, &folder.name)),
+        made: seen_made,
+        // From then on the terminal is the program's.
+        ready: Some(end_progress),
+        ..options(args)
+    };
     let made = eyrie_image::restore_lazily(RestoreSpec {
         image: &image,
         restorer: &restorer,
         stdio: stdio()?,
         segments: Vec::new(),
         start_stopped: false,
-        options: RestoreOptions {
-            ignore_features: args.ignore_feature.clone(),
-            lazy: args.lazy.map(Duration::from_millis),
-            addresses: args.map_address.clone(),
-            appended: match args.appended {
-                AppendedMode::Auto => Appended::Auto,
-                AppendedMode::Cut => Appended::Cut,
-                AppendedMode::Keep => Appended::Keep,
-            },
-            files: files.map_or(Files::Auto, FilesMode::mode),
-            aside: Some(home::aside(&home, &folder.name)),
-            made: seen_made,
-            ..RestoreOptions::default()
-        },
+        options,
     });
+    drop(progress);
     let (pid, touched) = match made {
         Ok(restored) => {
             for what in &restored.left_out {
@@ -85,6 +86,21 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     };
     let started = Started { pid, folder, name, command, touched, watch, set: held.set };
     supervise::supervise(started, &keeping)
+}
+
+/// What the command line says of it.
+fn options(args: &Restart) -> RestoreOptions {
+    RestoreOptions {
+        ignore_features: args.ignore_feature.clone(),
+        lazy: args.lazy.map(Duration::from_millis),
+        addresses: args.map_address.clone(),
+        appended: match args.appended {
+            AppendedMode::Auto => Appended::Auto,
+            AppendedMode::Cut => Appended::Cut,
+            AppendedMode::Keep => Appended::Keep,
+        },
+        ..RestoreOptions::default()
+    }
 }
 
 /// The program that turns itself into the process, installed beside us or in `../libexec`.

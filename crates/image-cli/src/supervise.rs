@@ -1,7 +1,8 @@
 //! Being a program's parent: images at intervals and on request, signals, its end.
 //!
 //! Kept true: at most one image is being taken at a time; the command ends only when the program
-//! has ended and no thread touches it any more; only images that were to be kept are left behind.
+//! has ended and no thread touches it any more; images stay if it was ended by somebody else, and
+//! it is said where.
 
 use crate::args::{Keeping, Way};
 use crate::home::{self, Held, RunRecord};
@@ -96,21 +97,50 @@ pub fn supervise(started: Started, keeping: &Keeping) -> Result<i32, Failure> {
     program.close();
     tell_of_orphans(pid);
     let end = end.context("cannot wait for the program")?;
-    let killed = matches!(end, End::Signal(signal) if !seen.has(signal));
-    let kept = folder.name.clone();
-    let images = home::images(&folder.path).len();
-    folder.close(killed);
+    let goes_on = goes_on(end, |signal| seen.has(signal));
+    tell_of_images(&name, end, goes_on, (&folder, keeping.dir.as_deref()));
+    folder.close(goes_on);
     match end {
         End::Exit(code) => Ok(code),
-        End::Signal(signal) => {
-            if killed && images > 0 {
-                say(&format!(
-                    "{name} was killed by signal {signal}; `eyrie-image restart {kept}` goes on \
-                     from its last checkpoint"
-                ));
-            }
-            Ok(128 + signal)
+        End::Signal(signal) => Ok(128 + signal),
+    }
+}
+
+/// Whether the program may be meant to go on from its images: not if it ended by itself, or was
+/// ended at its terminal. `passed_on`: whether it got a signal through us.
+fn goes_on(end: End, passed_on: impl Fn(i32) -> bool) -> bool {
+    match end {
+        End::Exit(0) => false,
+        // It may have done so because it was told to end.
+        End::Exit(_) => [libc::SIGTERM, libc::SIGHUP].into_iter().any(passed_on),
+        End::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) => !passed_on(signal),
+        End::Signal(_) => true,
+    }
+}
+
+/// Says where the images are of a program that was ended, and how it goes on; or that they go.
+fn tell_of_images(name: &str, end: End, goes_on: bool, (folder, dir): (&Held, Option<&Path>)) {
+    let count = home::images(dir.unwrap_or(&folder.path)).len();
+    let how = match end {
+        End::Signal(signal) => format!("was ended by signal {signal}"),
+        End::Exit(code) => format!("was told to end, and did with exit code {code}"),
+    };
+    match (count, dir) {
+        (0, _) => {}
+        (_, Some(dir)) if goes_on => say(&format!(
+            "{name} {how}; `eyrie-image restart {}` goes on from its last checkpoint",
+            dir.display()
+        )),
+        (_, None) if goes_on => say(&format!(
+            "{name} {how}; its checkpoints are in {}: `eyrie-image restart {}` goes on from the \
+             last one",
+            folder.path.display(),
+            folder.name
+        )),
+        (_, None) if matches!(end, End::Signal(_)) => {
+            say(&format!("{name} {how}; its checkpoints are removed (--dir DIR keeps them)"));
         }
+        _ => {}
     }
 }
 
@@ -362,6 +392,17 @@ fn wait(pidfd: &OwnedFd, look: impl Fn()) -> io::Result<End> {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn who_was_told_to_end_may_go_on() {
+        let goes_on = |end, signal| goes_on(end, |other| other == signal);
+        assert!(!goes_on(End::Exit(0), libc::SIGTERM) && !goes_on(End::Exit(1), libc::SIGINT));
+        assert!(goes_on(End::Exit(143), libc::SIGTERM) && goes_on(End::Exit(1), libc::SIGHUP));
+        assert!(goes_on(End::Signal(libc::SIGTERM), libc::SIGTERM));
+        assert!(goes_on(End::Signal(libc::SIGKILL), 0));
+        let ctrl_c = End::Signal(libc::SIGINT);
+        assert!(!goes_on(ctrl_c, libc::SIGINT) && goes_on(ctrl_c, libc::SIGTERM));
+    }
 
     #[test]
     fn images_are_told_by_their_names() {

@@ -79,16 +79,17 @@ fn take_here(
     frozen.was_given(GivenStreams::own());
     refuse_family(&frozen, manner.own_pids)?;
     let stopped = Instant::now();
-    let shot = frozen.shot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;
-    let mode = shot.choice().mode;
+    let snapshot =
+        frozen.snapshot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;
+    let mode = snapshot.choice().mode;
     let (report, pause) = if mode == Mode::Sync {
-        let report = shot.write_image(&meta, tracker).context("no checkpoint")?;
+        let report = snapshot.write_image(&meta, tracker).context("no checkpoint")?;
         let released = frozen.release();
         (report, released.map(|()| stopped.elapsed()))
     } else {
         let released = frozen.release();
         let pause = before + stopped.elapsed();
-        let report = shot.write_image(&meta, tracker).context("no checkpoint")?;
+        let report = snapshot.write_image(&meta, tracker).context("no checkpoint")?;
         (report, released.map(|()| pause))
     };
     let pause = match pause {

@@ -1,5 +1,7 @@
 //! One error type per operation; messages are lower-case fragments that fit "failed to ...".
 
+use eyrie_image_format::error::{ImageError, WriteError};
+use eyrie_image_format::support::fault::Fault;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -168,67 +170,6 @@ pub enum CaptureError {
     },
 }
 
-/// Why an image file is refused.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ImageError {
-    /// It could not be read.
-    #[error("cannot read the image {}: {source}", path.display())]
-    Read {
-        /// The image.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// It is no image at all.
-    #[error("not an image file")]
-    NotAnImage,
-    /// It was written by a version that this one does not understand, or for another machine.
-    #[error("image of another kind: {0}")]
-    Other(String),
-    /// It ends early or is longer than it says.
-    #[error("image is {found} bytes long but should be {expected}")]
-    Length {
-        /// Length according to its header.
-        expected: u64,
-        /// Length of the file.
-        found: u64,
-    },
-    /// A checksum does not hold.
-    #[error("checksum of {0} does not hold")]
-    Checksum(String),
-    /// It is sealed, and this process has no key.
-    #[error("the image is encrypted, and there is no key for it here")]
-    Sealed,
-    /// It is not sealed, where all images are to be.
-    #[error("the image is not encrypted, and a key was given")]
-    Plain,
-    /// The key does not open it.
-    #[error("{0} was encrypted with another key, or was changed by somebody without it")]
-    Key(String),
-    /// The image of a child process is not as it was.
-    #[error("the image {} of its child process {pid}: {source}", path.display())]
-    Child {
-        /// Number of the child.
-        pid: i32,
-        /// Its image.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: Box<ImageError>,
-    },
-    /// An earlier file in which part of its content lies is not as it was.
-    #[error("the earlier image {name} that it builds on: {source}")]
-    Ancestor {
-        /// The earlier file.
-        name: String,
-        /// What is wrong with it.
-        source: Box<ImageError>,
-    },
-    /// Checksums hold but the content contradicts itself.
-    #[error("image content is not valid: {0}")]
-    Invalid(String),
-}
-
 /// Why a process could not be restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -284,3 +225,39 @@ pub enum RestoreError {
         source: io::Error,
     },
 }
+
+pub(crate) fn file_error(path: &[u8], what: impl Into<String>) -> RestoreError {
+    RestoreError::File { path: String::from_utf8_lossy(path).into_owned(), what: what.into() }
+}
+
+/// Why a step has failed whose system call, made by another process, has had this result.
+pub(crate) fn step_failed(what: &str, result: i64) -> RestoreError {
+    let source = if (-4095..0).contains(&result) {
+        io::Error::from_raw_os_error((-result) as i32)
+    } else {
+        io::Error::other(format!("unexpected result {result:#x}"))
+    };
+    RestoreError::Step { what: what.to_owned(), source }
+}
+
+impl From<WriteError> for CaptureError {
+    fn from(error: WriteError) -> CaptureError {
+        match error {
+            WriteError::NoSpace { path, source } => CaptureError::NoSpace { path, source },
+            WriteError::Write { path, source } => CaptureError::Write { path, source },
+            WriteError::Os { what, source } => CaptureError::Os { what, source },
+            other => CaptureError::Os { what: "write the image", source: io::Error::other(other) },
+        }
+    }
+}
+
+macro_rules! of_faults {
+    ($($error:ident)*) => {$(
+        impl From<Fault> for $error {
+            fn from(fault: Fault) -> Self {
+                Self::Os { what: "go on", source: fault.into() }
+            }
+        }
+    )*};
+}
+of_faults!(FreezeError CaptureError RestoreError);

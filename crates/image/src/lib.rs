@@ -17,10 +17,10 @@
 //! for name in ["first", "second"] {
 //!     let path = folder.join(name);
 //!     let mut frozen = Frozen::stop(child.id() as i32)?;
-//!     let shot = frozen.shot(&path, &mut tracker, Mode::Auto)?;
+//!     let snapshot = frozen.snapshot(&path, &mut tracker, Mode::Auto)?;
 //!     // From here on it runs again; what it was is in a copy or a twin.
 //!     frozen.release()?;
-//!     let report = shot.write_image(b"for whoever restores it", &mut tracker)?;
+//!     let report = snapshot.write_image(b"for whoever restores it", &mut tracker)?;
 //!     println!("{} bytes, it stood for {:?}", report.bytes, report.freeze);
 //!     tracker.prepare();
 //! }
@@ -39,212 +39,69 @@
 //! # }
 //! ```
 
-mod account;
-mod agent;
-mod ahead;
-mod aligned;
-mod alike;
-mod apart;
-mod append;
-mod area;
-mod attributes;
-mod behind;
-mod between;
-mod blocks;
-mod brood;
-mod cached;
+#![allow(unsafe_code)] // ptrace, other processes' memory
+
 mod capture;
-mod chain;
-mod check;
-mod check_files;
-mod clocks;
-mod codec;
-mod common;
-mod compare;
-mod consolidate;
-mod content;
-mod core_file;
-mod core_notes;
-mod cost;
-mod counters;
-mod cpuid;
-mod describe;
-mod descriptors;
-mod epoll;
 mod error;
-mod executable;
-mod family;
-mod family_files;
-#[cfg(feature = "faults")]
-pub mod fault;
-#[cfg(not(feature = "faults"))]
-mod fault;
-mod filler;
-mod fingerprint;
-mod flags;
-mod format;
-mod frame;
-mod freeze;
+mod kernel;
+mod resources;
+mod restore;
+mod write;
+
+pub use capture::cost::{Choice, Mode};
+pub use capture::freeze::Frozen;
+pub use capture::image_precopy::Ahead;
+pub use capture::machine::{Decisions, Machine, Offer, machine, meminfo};
+pub use capture::precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy};
+pub use capture::snapshot::Snapshot;
+pub use capture::tracker::{StoreAhead, Tracker, Tracking};
+pub use capture::twin::Twin;
+pub use error::{CaptureError, FreezeError, RestoreError};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub mod fuzzing;
-mod given;
-mod gothreads;
-mod growing;
-mod guess;
-mod hashes;
-mod heap;
-mod held;
-mod hot;
-mod image;
-mod inet;
-mod inotify;
-mod inspect;
-mod interrupted;
-mod keeper;
-mod kept;
-mod lazy;
-mod lend;
-mod load;
-mod locks;
-mod made;
-#[cfg(test)]
-mod many_mappings_tests;
-mod mapped;
-mod meanwhile;
-mod memory;
-mod missing;
-mod moves;
-mod named;
-mod objects;
-mod offers;
-mod open_files;
-mod orphans;
-mod own_init;
-mod own_pids;
-mod pack;
-mod parallel;
-mod pidfds;
-mod pipes;
-mod placement;
-mod plan;
-mod plan_files;
-mod plan_moves;
-mod plan_room;
-mod pool;
-mod posix_timers;
-mod precopy;
-mod private;
-mod processor;
-mod procfiles;
-mod procfs;
-mod pull;
-mod regions;
-mod rejoin;
-mod relock;
-mod reopen;
-mod reorphan;
-mod restore;
-mod rethread;
-mod rewind;
-mod rewire;
-mod rights;
-mod scan;
-mod seal;
-mod shared;
-mod shot;
-mod sink;
-mod skeleton;
-mod sockdiag;
-mod sockets;
-mod sort;
-mod source;
-mod spans;
-mod spawn;
-mod state;
-mod state_attributes;
-mod state_clocks;
-mod state_files;
-mod state_orphans;
-mod state_placement;
-mod state_processor;
-mod stops;
-mod store;
-mod switches;
-mod system_v;
-mod terminals;
-mod threads;
-mod trace;
-mod track;
-mod tree;
-mod twin;
-mod uffd;
-mod undertaker;
-mod undo;
-mod unix;
-mod until;
-mod unusual;
-mod vacating;
-mod vdso;
-mod verify;
-mod warden;
-mod watch;
-mod wire;
-mod write;
-mod writers;
-mod writes;
-
-pub use ahead::Ahead;
-pub use alike::{Alike, alike};
-pub use apart::{FarEnd, FarJoint};
-pub use append::Appended;
-pub use behind::{LeftBehind, children_of, is_traced};
-pub use between::{Between, Family};
-pub use consolidate::{ConsolidateError, consolidate};
-pub use core_file::{CoreError, CoreReport};
-pub use cost::{Choice, Mode};
-pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
-pub use executable::{NotExecutable, check_executable};
-pub use family_files::ChildFile;
-pub use freeze::Frozen;
-pub use given::GivenStreams;
-pub use growing::{Growing, announce, is_announced, withdraw};
-pub use heap::give_large_back;
-pub use image::{Image, Summary};
-pub use inet::this_network;
-pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, ThreadInfo};
-pub use kept::DEFAULT_LIMIT_BYTES as DEFAULT_FILES_LIMIT_BYTES;
-pub use lazy::{Filled, Filling};
-pub use made::Made;
-pub use offers::{Decisions, Machine, Offer, machine, meminfo};
-pub use own_pids::{
-    OwnPids, enter_if, enter_own_pids, is_own_or_root, may_bring_numbers_back, may_have_own_pids,
-    outer_pid, own_outer_pid,
+pub use eyrie_image_format::fuzzing;
+#[cfg(feature = "faults")]
+pub use eyrie_image_format::support::fault;
+pub use eyrie_image_format::{
+    Alike, AncestorInfo, ChildFile, ConsolidateError, Consolidated, CoreError, CoreReport,
+    FileInfo, Growing, Image, ImageError, Inspection, ObjectInfo, RegionInfo, Summary, Tap,
+    ThreadInfo, Untrusted, Verdict, WriteError, alike, announce, check_folder, check_plain,
+    check_private, check_private_home, claim_lock, consolidate, create_private, create_private_dir,
+    is_announced, is_own_or_root, open_plain, open_to_all, read_plain, receive, remove_image,
+    seal_with, withdraw, write_private,
 };
-pub use pool::{Pool, Sharing};
-pub use precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy};
-pub use private::{
-    Untrusted, check_private, check_private_home, create_private, create_private_dir, write_private,
+pub use kernel::capabilities::{may_choose_numbers, pass_on_rights};
+pub use kernel::executable::{NotExecutable, check_executable};
+pub use kernel::heap::give_large_back;
+pub use kernel::left_processes::{LeftBehind, children_of, is_traced};
+pub use kernel::pid_namespace::{
+    OwnPids, enter_if, enter_own_pids, may_bring_numbers_back, may_have_own_pids, outer_pid,
+    own_outer_pid,
 };
-pub use rejoin::{BackEnd, Call, Link};
-pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};
-pub use rewire::{MadeSockets, Rewiring, make_sockets};
-pub use rights::pass_on_rights;
-pub use seal::seal_with;
-pub use shot::Shot;
-pub use sink::{Tap, receive};
-pub use stops::{collect_end, peek_end};
-pub use track::{StoreAhead, Tracker, Tracking};
-pub use tree::{may_choose_numbers, remove_image};
-pub use twin::Twin;
-pub use undo::{FileNote, Files};
-pub use verify::Verdict;
-pub use watch::{Touched, Watch};
+pub use kernel::starting::while_starting;
+pub use kernel::stops::{collect_end, peek_end};
+pub use resources::files::appends::{Appended, RecordedAppends};
+pub use resources::files::created::Made;
+pub use resources::files::stored::DEFAULT_LIMIT_BYTES as DEFAULT_FILES_LIMIT_BYTES;
+pub use resources::files::undo::{FileNote, Files};
+pub use resources::files::watch::{Touched, Watch};
+pub use resources::given_streams::GivenStreams;
+pub use resources::sockets::between_images::{Between, ProcessTree};
+pub use resources::sockets::connections::MadeSockets;
+pub use resources::sockets::cross_node::{CrossNodeConnection, CrossNodeEnd};
+pub use resources::sockets::inet::this_network;
+pub use restore::cross_node::{BackEnd, Call, Link};
+pub use restore::fit::{fits_here, tree_fits_here, write_core};
+pub use restore::lazy::filling::wait_for_first;
+pub use restore::lazy::{Filled, Filling};
+pub use restore::options::{RestoreOptions, RestoreSpec};
+pub use restore::process::{Restored, restore, restore_lazily};
+pub use restore::sockets::{SetConnections, make_sockets};
+pub use write::pool::{Pool, Sharing};
 
+use eyrie_image_format::PAGE_BYTES;
 use std::time::Duration;
 
-/// Size of a page.
-const PAGE_BYTES: u64 = 4096;
 /// Shared segments (memfds) whose name begins so are not part of an image but handed over at
 /// restore.
 pub const SEGMENT_PREFIX: &str = "eyrie-job:";

@@ -1,5 +1,7 @@
 //! Pages that are stored while the process runs, and what is left for the freeze.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{Process, bring_back, compile};
@@ -12,9 +14,9 @@ fn checkpoint(pid: libc::pid_t, image: &Path, tracker: &mut Tracker) -> (ImageRe
     let ahead = Ahead::begin(pid, image, tracker, Mode::Auto, &mut None, &false.into());
     let stored = ahead.is_some();
     let mut frozen = Frozen::stop(pid).unwrap();
-    let shot = frozen.shot_after(ahead, image, tracker, Mode::Auto).unwrap();
+    let snapshot = frozen.snapshot_after(ahead, image, tracker, Mode::Auto).unwrap();
     frozen.release().unwrap();
-    (shot.write_image(b"", tracker).unwrap(), stored)
+    (snapshot.write_image(b"", tracker).unwrap(), stored)
 }
 
 fn tracker() -> Tracker {

@@ -1,6 +1,9 @@
 //! A restore cuts an appended file back to its size at the checkpoint, so that the process's lines
 //! do not appear twice, but never lines of others.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Process, bring_back, checkpoint, null, output, restorer, start_waiting};

@@ -1,6 +1,9 @@
 //! What a process is besides its memory: the processor that it needs, and what the kernel keeps
 //! about it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Process, checkpoint, restorer};

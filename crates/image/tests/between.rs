@@ -1,12 +1,15 @@
 //! Processes that are checkpointed together, each with an image of its own, and come back together:
 //! connections between them are as they were, with what was in flight.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Process, Random, appears, bring_back_with, compile};
 use eyrie_image::{
-    BackEnd, Between, Call, CaptureError, Family, FarEnd, FarJoint, Frozen, MadeSockets, Rewiring,
-    make_sockets,
+    BackEnd, Between, Call, CaptureError, CrossNodeConnection, CrossNodeEnd, Frozen, MadeSockets,
+    ProcessTree, SetConnections, make_sockets,
 };
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -34,7 +37,7 @@ fn begin(folder: &Path, more: &[&str]) -> Vec<Process> {
 /// one's is made when the one before has run for a while.
 fn take(all: &[Process], images: &[PathBuf]) -> Result<(), CaptureError> {
     let frozen: Vec<Frozen> = all.iter().map(|p| Frozen::stop(p.pid).unwrap()).collect();
-    let families: Vec<Family> = frozen.iter().map(Frozen::family).collect();
+    let families: Vec<ProcessTree> = frozen.iter().map(Frozen::process_tree).collect();
     let between = Arc::new(Between::look(&families));
     for (mut frozen, image) in frozen.into_iter().zip(images) {
         frozen.stands_with(&between);
@@ -49,14 +52,15 @@ fn take(all: &[Process], images: &[PathBuf]) -> Result<(), CaptureError> {
 /// The same where each is on a node of its own.
 fn take_apart(all: &[Process], images: &[PathBuf]) -> Result<(), CaptureError> {
     let frozen: Vec<Frozen> = all.iter().map(|p| Frozen::stop(p.pid).unwrap()).collect();
-    let (mut between, ends): (Vec<Between>, Vec<Vec<FarEnd>>) =
-        frozen.iter().map(|f| Between::look_over_nodes(&[f.family()])).unzip();
+    let (mut between, ends): (Vec<Between>, Vec<Vec<CrossNodeEnd>>) =
+        frozen.iter().map(|f| Between::look_over_nodes(&[f.process_tree()])).unzip();
     let mut joints = [Vec::new(), Vec::new()];
     for (link, own) in (1..).zip(&ends[0]) {
-        let turned = |e: &&FarEnd| (e.own, e.peer, &e.network) == (own.peer, own.own, &own.network);
+        let turned =
+            |e: &&CrossNodeEnd| (e.own, e.peer, &e.network) == (own.peer, own.own, &own.network);
         let Some(other) = ends[1].iter().find(turned) else { continue };
-        joints[0].push(FarJoint { socket: own.socket, link, behind: other.behind });
-        joints[1].push(FarJoint { socket: other.socket, link, behind: own.behind });
+        joints[0].push(CrossNodeConnection { socket: own.socket, link, behind: other.behind });
+        joints[1].push(CrossNodeConnection { socket: other.socket, link, behind: own.behind });
     }
     for (between, joints) in between.iter_mut().zip(&joints) {
         between.join(joints);
@@ -74,11 +78,11 @@ fn take_apart(all: &[Process], images: &[PathBuf]) -> Result<(), CaptureError> {
 /// Makes the sockets of both, each by itself. Who calls changes until all are there.
 fn make_apart(paths: &[&Path]) -> Vec<MadeSockets> {
     let here = Some("127.0.0.1".parse().unwrap());
-    let begin = |path: &&Path| Rewiring::begin(&[path], &[], here).unwrap();
-    let mut both: Vec<Rewiring> = paths.iter().map(begin).collect();
+    let begin = |path: &&Path| SetConnections::begin(&[path], &[], here).unwrap();
+    let mut both: Vec<SetConnections> = paths.iter().map(begin).collect();
     let mut left: Vec<_> = both[0].ends().iter().map(|e| e.link).collect();
     for turn in 0..100 {
-        let work = |(number, rewiring): (usize, &mut Rewiring)| {
+        let work = |(number, rewiring): (usize, &mut SetConnections)| {
             let calls = turn % 2 == number;
             let ends = rewiring.ends().into_iter().filter(|e| left.contains(&e.link));
             let call = |e: BackEnd| Call {
@@ -97,7 +101,7 @@ fn make_apart(paths: &[&Path]) -> Vec<MadeSockets> {
         });
         left.retain(|link| failed.iter().any(|f| f.0 == *link));
         if left.is_empty() {
-            let made = |r: Rewiring| r.settle().unwrap().remove(0);
+            let made = |r: SetConnections| r.settle().unwrap().remove(0);
             return both.into_iter().map(made).collect();
         }
     }
@@ -201,7 +205,7 @@ fn alone_it_is_refused() {
     assert!(missing.contains("come back together only"), "{missing}");
     // The other one is on another node, where only TCP leads.
     let here = Some("127.0.0.1".parse().unwrap());
-    let apart = Rewiring::begin(&[&images[0]], &[], here).err().unwrap().to_string();
+    let apart = SetConnections::begin(&[&images[0]], &[], here).err().unwrap().to_string();
     assert!(apart.contains("no Unix socket leads"), "{apart}");
     let refused = common::try_restore(&images[1], MadeSockets::default());
     let refused = refused.unwrap_err().to_string();

@@ -1,6 +1,9 @@
 //! Clocks that begin with the machine's start go on where another machine goes on. The other one is
 //! a time namespace of its own, and a restore that takes it that it is elsewhere.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Process, bring_back, checkpoint, restorer};

@@ -1,9 +1,16 @@
 //! What a process has open comes back as it was, with what was in flight: programs that look at it
 //! again and again are frozen at random instants, killed and restored, three times in a row.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
-use common::{checkpoint, start_waiting, survives};
+use common::{
+    Process, appears, bring_back, checkpoint, compile, start_waiting, starts_all_the_time, survives,
+};
+use eyrie_image::Frozen;
+use std::fs;
 
 #[test]
 fn pipes() {
@@ -82,6 +89,43 @@ fn tcp_connections() {
     survives("tcp", &[], &["10000"], 3);
 }
 
+/// Others are being started all the time, and take long to execute their programs: they have copies
+/// of what is open here for a restored process, or borrowed from a frozen one.
+#[test]
+fn who_runs_has_what_it_closes_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "alone", &[]);
+    let sub = |n: usize| {
+        let sub = folder.path().join(n.to_string());
+        fs::create_dir(&sub).unwrap();
+        sub
+    };
+    let others = starts_all_the_time();
+    for number in 0..3 {
+        let sub = sub(number);
+        let mut process = Process::start(&program, &[], &sub);
+        appears(&sub.join("begun"));
+        let go = || fs::write(sub.join("go"), "").unwrap();
+        if number > 0 {
+            let image = sub.join("image");
+            checkpoint(process.pid, &image).unwrap();
+            process.kill();
+            go();
+            process = bring_back(&image);
+        } else {
+            let mut frozen = Frozen::stop(process.pid).unwrap();
+            let twin = frozen.twin().unwrap();
+            go();
+            frozen.release().unwrap();
+            drop(twin);
+        }
+        let status = process.wait();
+        let said = fs::read_to_string(sub.join("stdout")).unwrap();
+        assert_eq!(status, 0, "number {number}: {said}");
+    }
+    drop(others);
+}
+
 /// What a reader has no room for is read where the sender keeps it, which takes CAP_NET_ADMIN.
 #[test]
 fn more_than_a_tcp_reader_has_room_for() {
@@ -108,9 +152,10 @@ fn without_privileges() {
         "posix_",
         "file_locks",
         "tcp_",
+        "who_runs_",
         "named_",
         "pseudo_",
         "a_name_of",
     ];
-    common::as_nobody("descriptors", &tests, 15);
+    common::as_nobody("descriptors", &tests, 16);
 }

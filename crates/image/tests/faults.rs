@@ -1,5 +1,8 @@
 //! What must be refused, and what must be left behind when something dies in the middle: nothing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{
@@ -8,7 +11,7 @@ use common::{
 };
 use eyrie_image::{
     CaptureError, FreezeError, Frozen, Image, ImageError, Mode, RestoreError, RestoreSpec, Tracker,
-    Tracking, restore,
+    Tracking, fits_here, restore,
 };
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -203,8 +206,7 @@ fn a_mapped_file_that_changed_is_named() {
     let mut content = fs::read(&program).unwrap();
     fs::remove_file(&program).unwrap();
     let refused = |word: &str| {
-        for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image, &[]).unwrap_err()]
-        {
+        for error in [try_restore(&image).unwrap_err(), fits_here(&image, &[]).unwrap_err()] {
             assert!(matches!(error, RestoreError::File { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains("w-changed") && text.contains(word), "{text}");
@@ -257,7 +259,7 @@ fn the_same_library_as_another_file_will_do() {
         let now = fs::metadata(&library).unwrap();
         assert!(now.modified().unwrap() != first.modified().unwrap());
         assert!(now.ino() != first.ino() || round == 1);
-        Image::fits_here(&image, &[]).unwrap();
+        fits_here(&image, &[]).unwrap();
         let mut again = bring_back(&image);
         checkpoint(again.pid, &image).unwrap();
         again.kill();
@@ -266,7 +268,7 @@ fn the_same_library_as_another_file_will_do() {
     let mut content = fs::read(&library).unwrap();
     content[48] ^= 1;
     fs::write(&library, content).unwrap();
-    for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image, &[]).unwrap_err()] {
+    for error in [try_restore(&image).unwrap_err(), fits_here(&image, &[]).unwrap_err()] {
         let text = error.to_string();
         assert!(text.contains("libpart.so") && text.contains("same version"), "{text}");
     }
@@ -300,9 +302,9 @@ fn checkpoint_without_files(pid: libc::pid_t, image: &Path) {
     let mut tracker = Tracker::new(Tracking::Auto);
     tracker.keep_files(0);
     let mut frozen = Frozen::stop(pid).unwrap();
-    let shot = frozen.shot(image, &mut tracker, Mode::Auto).unwrap();
+    let snapshot = frozen.snapshot(image, &mut tracker, Mode::Auto).unwrap();
     frozen.release().unwrap();
-    shot.write_image(b"meta", &mut tracker).unwrap();
+    snapshot.write_image(b"meta", &mut tracker).unwrap();
 }
 
 #[test]

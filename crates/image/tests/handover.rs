@@ -1,6 +1,9 @@
 //! What a restored process is handed anew: standard streams, shared segments, and at times a
 //! number.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Process, checkpoint, compile, restorer};

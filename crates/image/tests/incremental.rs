@@ -2,6 +2,8 @@
 //! changes and of keeping them is frozen, killed and restored twice, with several images in each
 //! life, and the result is that of an undisturbed run.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{Process, Random, bring_back, compile};
@@ -24,14 +26,14 @@ fn checkpoint(
     mode: Mode,
 ) -> Result<ImageReport, CaptureError> {
     let mut frozen = Frozen::stop(pid).map_err(|_| CaptureError::Gone)?;
-    let shot = frozen.shot(image, tracker, mode)?;
-    if shot.choice().mode == Mode::Sync {
-        let report = shot.write_image(b"meta", tracker);
+    let snapshot = frozen.snapshot(image, tracker, mode)?;
+    if snapshot.choice().mode == Mode::Sync {
+        let report = snapshot.write_image(b"meta", tracker);
         let _ = frozen.release();
         return report;
     }
     let _ = frozen.release();
-    shot.write_image(b"meta", tracker)
+    snapshot.write_image(b"meta", tracker)
 }
 
 /// Names of all files that an image needs, with those of its children.
@@ -42,7 +44,7 @@ fn needed(image: &Image, to: &mut BTreeSet<OsString>) {
 
 /// Removes images that are not needed by `kept`.
 fn remove_others(folder: &Path, kept: &Path) {
-    let own = Image::family_files(kept).unwrap();
+    let own = Image::tree_files(kept).unwrap();
     let mut all: BTreeSet<OsString> = own.iter().map(|p| p.file_name().unwrap().into()).collect();
     needed(&Image::open(kept).unwrap(), &mut all);
     for name in common::files_in(folder).iter().filter(|n| n.starts_with("image")) {

@@ -1,5 +1,8 @@
 //! Processes that run before all of their memory is there.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{

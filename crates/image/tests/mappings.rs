@@ -1,6 +1,9 @@
 //! What lies in the address space besides plain memory: frozen, killed and restored three times in
 //! a row, the result is that of an undisturbed run.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Process, survives};

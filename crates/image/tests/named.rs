@@ -1,6 +1,8 @@
 //! Named shared memory and semaphores: they hold at a restore what they held at the checkpoint,
 //! whatever happened to them since; and nobody else's are touched.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{Process, bring_back, checkpoint, compile, restorer, survives};

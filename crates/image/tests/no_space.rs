@@ -1,6 +1,9 @@
 //! No room for an image: an error, and nothing left behind. In a file of its own because the limit
 //! that stands in for a full disk (without root) holds for a whole process.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::checkpoint;

@@ -1,6 +1,9 @@
 //! A restored process has its old number wherever the caller may choose it: what its threads hold
 //! in libc (locks with an owner) is known by their numbers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Process, bring_back, checkpoint, compile_as, wait_for_line};

@@ -1,6 +1,8 @@
 //! Live pre-copy of programs that go on writing: what was sent in rounds is, in the end, what they
 //! hold.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{Process, compile};
@@ -98,9 +100,9 @@ fn an_image_can_follow() {
     };
     let image = folder.path().join("image");
     let mut tracker = Tracker::new(Tracking::Off);
-    let shot = copied.frozen.shot(&image, &mut tracker, Mode::Twin).unwrap();
+    let snapshot = copied.frozen.snapshot(&image, &mut tracker, Mode::Twin).unwrap();
     copied.frozen.release().unwrap();
-    shot.write_image(b"", &mut tracker).unwrap();
+    snapshot.write_image(b"", &mut tracker).unwrap();
     process.kill();
     let mut process = common::bring_back(&image);
     fs::write(folder.path().join("stop"), "").unwrap();

@@ -1,6 +1,8 @@
 //! Much memory that is shared with others: in whichever way it is kept at a freeze, what has not
 //! changed is not stored again, and little of it is ever in the memory of who takes the image.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{Process, appears, bring_back, compile};
@@ -26,14 +28,14 @@ fn alone() -> MutexGuard<'static, ()> {
 fn checkpoint(pid: libc::pid_t, image: &Path, tracker: &mut Tracker, mode: Mode) -> ImageReport {
     let ahead = Ahead::begin(pid, image, tracker, mode, &mut None, &false.into());
     let mut frozen = Frozen::stop(pid).unwrap();
-    let shot = frozen.shot_after(ahead, image, tracker, mode).unwrap();
-    if shot.choice().mode == Mode::Sync {
-        let report = shot.write_image(b"", tracker).unwrap();
+    let snapshot = frozen.snapshot_after(ahead, image, tracker, mode).unwrap();
+    if snapshot.choice().mode == Mode::Sync {
+        let report = snapshot.write_image(b"", tracker).unwrap();
         frozen.release().unwrap();
         return report;
     }
     frozen.release().unwrap();
-    shot.write_image(b"", tracker).unwrap()
+    snapshot.write_image(b"", tracker).unwrap()
 }
 
 /// The most memory that this process has had since it was last asked to forget that.
@@ -114,7 +116,7 @@ fn what_is_stored_while_it_stands_still_can_be_called_off() {
     tracker.store_ahead(StoreAhead::Never);
     let mut frozen = Frozen::stop(process.pid).unwrap();
     frozen.until(Arc::new(true.into()));
-    let failure = frozen.shot(&image, &mut tracker, Mode::Auto).err();
+    let failure = frozen.snapshot(&image, &mut tracker, Mode::Auto).err();
     assert!(matches!(failure, Some(CaptureError::CalledOff)), "{failure:?}");
     frozen.release().unwrap();
     assert!(!image.exists());
@@ -181,15 +183,15 @@ fn what_takes_too_long_while_it_stands_still_is_given_up() {
     let before = common::files_in(folder.path());
     let mut frozen = Frozen::stop(process.pid).unwrap();
     frozen.stand_at_most(Duration::ZERO);
-    let failure = frozen.shot(&image, &mut tracker, Mode::Auto).err();
+    let failure = frozen.snapshot(&image, &mut tracker, Mode::Auto).err();
     assert!(matches!(failure, Some(CaptureError::Slow { .. })), "{failure:?}");
     frozen.release().unwrap();
     assert_eq!(common::files_in(folder.path()), before);
     // One that stands until it is written anyway.
     let mut frozen = Frozen::stop(process.pid).unwrap();
     frozen.stand_at_most(Duration::ZERO);
-    let shot = frozen.shot(&image, &mut tracker, Mode::Sync).unwrap();
-    shot.write_image(b"", &mut tracker).unwrap();
+    let snapshot = frozen.snapshot(&image, &mut tracker, Mode::Sync).unwrap();
+    snapshot.write_image(b"", &mut tracker).unwrap();
     frozen.release().unwrap();
     let image = folder.path().join("next");
     checkpoint(process.pid, &image, &mut tracker, Mode::Auto);

@@ -1,6 +1,9 @@
 //! Programs are frozen at random instants, killed and restored, three times in a row; the result is
 //! that of an undisturbed run.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{does_not_notice, survives};

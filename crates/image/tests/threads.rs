@@ -1,5 +1,8 @@
 //! Programs with several threads: frozen, killed and restored like the others in `survive.rs`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{

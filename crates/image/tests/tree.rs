@@ -2,13 +2,16 @@
 //!
 //! Needs the right to choose process numbers; without it, only that this is said.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{
     PATIENCE, Process, bring_back, checkpoint, children, compile, descendants, program_survives,
     restorer, start_waiting, survives,
 };
-use eyrie_image::{Image, ImageError, RestoreError, RestoreSpec, restore};
+use eyrie_image::{Image, ImageError, RestoreError, RestoreSpec, restore, tree_fits_here};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -199,10 +202,10 @@ fn an_image_of_a_child_that_is_missing_or_of_another_time_is_refused() {
     let child = folder.path().join("image.1");
     let there = || Image::child_files(&image).unwrap().iter().map(|c| c.is_there()).collect();
     let there: &dyn Fn() -> Vec<bool> = &there;
-    assert_eq!(Image::family_files(&image).unwrap(), [image.clone(), child.clone()]);
+    assert_eq!(Image::tree_files(&image).unwrap(), [image.clone(), child.clone()]);
     assert_eq!(Image::child_files(&image).unwrap()[0].path, child);
     assert_eq!(there(), [true]);
-    Image::family_fits_here(&image, &[]).unwrap();
+    tree_fits_here(&image, &[]).unwrap();
     assert_eq!(Image::number(&image).unwrap(), (process.pid, 1));
     assert!(Image::child_files(&child).unwrap().is_empty());
     let good = fs::read(&child).unwrap();
@@ -210,11 +213,11 @@ fn an_image_of_a_child_that_is_missing_or_of_another_time_is_refused() {
     let refused = Image::open(&image).unwrap_err();
     assert!(matches!(&refused, ImageError::Child { .. }), "{refused}");
     assert!(refused.to_string().contains("replaced"), "{refused}");
-    assert_eq!(Image::family_files(&image).unwrap_err().to_string(), refused.to_string());
+    assert_eq!(Image::tree_files(&image).unwrap_err().to_string(), refused.to_string());
     assert_eq!(there(), [false]);
     fs::remove_file(&child).unwrap();
     assert!(matches!(Image::open(&image), Err(ImageError::Child { .. })));
-    assert!(matches!(Image::family_files(&image), Err(ImageError::Child { .. })));
+    assert!(matches!(Image::tree_files(&image), Err(ImageError::Child { .. })));
     assert_eq!(there(), [false]);
     fs::write(&child, good).unwrap();
     Image::open(&image).unwrap();

@@ -98,7 +98,7 @@ impl Which {
 
 /// What a call is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum ClockAnswer {
     /// The time, which is to be recorded.
     Exact(u64),
     /// The value before and a nanosecond; of a coarse clock, the value before.
@@ -198,21 +198,21 @@ impl Course {
     }
 
     /// The time where it is recorded, in a log that is so full (`MOST_LEVEL`).
-    fn tell(&mut self, which: Which, now: u64, level: u32, pace: &mut Pace) -> Told {
+    fn tell(&mut self, which: Which, now: u64, level: u32, pace: &mut Pace) -> ClockAnswer {
         let before = self.last;
         let still = if which.is_cpu() { 0 } else { STILL_NS };
         let time = self.show(now, still);
         if which.is_coarse() && time == before {
-            return Told::Tick(time);
+            return ClockAnswer::Tick(time);
         }
         if self.due > time.saturating_add(BURST_NS) {
             self.gate = Gate::shut(pace, self.due - time - BURST_NS);
             self.last = before;
-            return Told::Tick(self.tick(which));
+            return ClockAnswer::Tick(self.tick(which));
         }
         self.due = self.due.max(time);
         self.charge(1, level);
-        Told::Exact(time)
+        ClockAnswer::Exact(time)
     }
 
     /// The value before and what a tick adds to it.
@@ -292,7 +292,7 @@ impl Clock {
     }
 
     /// The time where it is recorded, in a log that is so full (`MOST_LEVEL`).
-    pub fn tell(&mut self, which: Which, now: u64, level: u32) -> Told {
+    pub fn tell(&mut self, which: Which, now: u64, level: u32) -> ClockAnswer {
         let told = self.courses[which as usize].tell(which, now, level, &mut self.pace);
         if which == Which::Monotonic {
             self.publish();

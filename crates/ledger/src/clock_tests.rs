@@ -53,7 +53,9 @@ fn what_is_recorded_brings_every_value_back() {
         let (mut clock, mut again) = (settled(start), Clock::default());
         again.settle_at(1, |_| 12345, 9);
         for step in 1..40 {
-            let Told::Exact(time) = clock.tell(MONO, start + step * HOUR * 24, 0) else { panic!() };
+            let ClockAnswer::Exact(time) = clock.tell(MONO, start + step * HOUR * 24, 0) else {
+                panic!()
+            };
             let last = again.course(MONO).last;
             let again = match Clock::recorded(last, time) {
                 Some(recorded) => again.replay(recorded),
@@ -75,12 +77,12 @@ fn who_asks_all_the_time_fills_the_log_slowly() {
         let mut now = HOUR;
         while now < HOUR + lasting {
             let time = match clock.tell(MONO, now, eighths) {
-                Told::Exact(time) => {
+                ClockAnswer::Exact(time) => {
                     (words, open) = (words + 1, false);
                     assert_eq!(time, now);
                     time
                 }
-                Told::Tick(time) => {
+                ClockAnswer::Tick(time) => {
                     if !open {
                         (words, open) = (words + 1, true);
                         clock.course(MONO).charge(1, eighths);

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use crate::difference::{self, Place};
+use crate::difference::{self, MessagePlace};
 use crate::entry::{self, Envelope};
 use crate::segment::Segment;
 use crate::walk::{self, Spot, Walk};
@@ -57,7 +57,7 @@ pub fn first_difference(
         }
         let call = difference::call_name(spot.flags);
         let (src, dst) = pair;
-        let place = Place { src, dst, number, call, env: spot.env };
+        let place = MessagePlace { src, dst, number, call, env: spot.env };
         match (a, b) {
             (Some(_), None) => {
                 return Some((number, format!("{place} was sent when recorded only")));

@@ -108,7 +108,7 @@ pub fn call_name(flags: u32) -> &'static str {
 
 /// A message of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct MessagePlace<'a> {
     pub src: u32,
     pub dst: u32,
     /// Number in its channel, from 1 on.
@@ -118,9 +118,9 @@ pub struct Place<'a> {
     pub env: Envelope,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for MessagePlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { src, dst, number, call, env } = self;
+        let MessagePlace { src, dst, number, call, env } = self;
         write!(f, "channel {src} -> {dst}, message {number} (")?;
         if !call.is_empty() {
             let name = call.strip_prefix('P').filter(|name| name.starts_with("MPI_"));
@@ -142,7 +142,7 @@ fn communicator(ctx: u32) -> String {
 }
 
 /// The envelopes differ.
-pub fn header(place: &Place, recorded: &Envelope, repeated: &Envelope) -> String {
+pub fn header(place: &MessagePlace, recorded: &Envelope, repeated: &Envelope) -> String {
     let fields = [
         ("length", recorded.len as i64, repeated.len as i64),
         ("tag", i64::from(recorded.tag), i64::from(repeated.tag)),
@@ -153,7 +153,7 @@ pub fn header(place: &Place, recorded: &Envelope, repeated: &Envelope) -> String
     let differ = fields.iter().filter(|(_, a, b)| a != b);
     let text: Vec<String> =
         differ.map(|(what, a, b)| format!("{what}: recorded {a}, repeated {b}")).collect();
-    let place = Place { env: *recorded, ..*place };
+    let place = MessagePlace { env: *recorded, ..*place };
     format!("{place} differs in its {}", text.join("; "))
 }
 
@@ -163,7 +163,12 @@ fn kind(env: &Envelope) -> i64 {
 }
 
 /// The payloads differ; these are the bytes from `offset` on. `None`: they are equal.
-pub fn payload(place: &Place, offset: u64, recorded: &[u8], repeated: &[u8]) -> Option<String> {
+pub fn payload(
+    place: &MessagePlace,
+    offset: u64,
+    recorded: &[u8],
+    repeated: &[u8],
+) -> Option<String> {
     let at = recorded.iter().zip(repeated).position(|(a, b)| a != b)?;
     let shown = |all: &[u8]| {
         let from = at.saturating_sub(SHOWN_BYTES / 2);
@@ -265,7 +270,7 @@ mod tests {
 
     fn told(a: &[u8], b: &[u8]) -> String {
         let env = Envelope { len: a.len() as u64, ctx: 0, tag: 5, crank: 1, flags: 0 };
-        let place = Place { src: 1, dst: 0, number: 35, call: "PMPI_Isend", env };
+        let place = MessagePlace { src: 1, dst: 0, number: 35, call: "PMPI_Isend", env };
         payload(&place, 0, a, b).unwrap()
     }
 
@@ -286,7 +291,7 @@ mod tests {
     #[test]
     fn lengths_and_tags_are_named() {
         let env = Envelope { len: 8, ctx: 17, tag: 5, crank: 1, flags: 0 };
-        let place = Place { src: 1, dst: 0, number: 2, call: "", env };
+        let place = MessagePlace { src: 1, dst: 0, number: 2, call: "", env };
         let other = Envelope { len: 9, tag: 6, ..env };
         let text = header(&place, &env, &other);
         let subject = "channel 1 -> 0, message 2 (8 bytes, tag 5, part of a collective on a \

@@ -21,7 +21,8 @@ use crate::segment::Segment;
 pub enum Bell {
     /// They go with the next that do.
     Silent,
-    /// The receiver may have them already (`early`): they wait for the next tick, if there are any.
+    /// The receiver may have them already (`datagram`): they wait for the next tick, if there are
+    /// any.
     Tick,
     Ring,
 }

@@ -1,6 +1,6 @@
 //! A replay that did not reproduce what was recorded: never passed on, always reported.
 
-use crate::difference::{self, Place};
+use crate::difference::{self, MessagePlace};
 use crate::entry::Envelope;
 
 /// Report of a difference, with both versions.
@@ -29,11 +29,11 @@ impl Divergence {
         ))
     }
 
-    pub(crate) fn header(place: &Place, kept: &Envelope, ours: &Envelope) -> Self {
+    pub(crate) fn header(place: &MessagePlace, kept: &Envelope, ours: &Envelope) -> Self {
         Divergence(format!("rank {}: {}", place.src, difference::header(place, kept, ours)))
     }
 
-    pub(crate) fn payload(place: &Place, offset: u64, kept: &[u8], ours: &[u8]) -> Self {
+    pub(crate) fn payload(place: &MessagePlace, offset: u64, kept: &[u8], ours: &[u8]) -> Self {
         let text = difference::payload(place, offset, kept, ours).unwrap_or_default();
         Divergence(format!("rank {}: {text}", place.src))
     }

@@ -11,25 +11,37 @@
 //!   run of fruitless calls is one word whose count grows in place. What MPI_Wtime gave is one, too
 //!   ([`crate::clock`]); calls that were given a nanosecond more than the one before stand in the
 //!   word of the run, with a count of their own, so that who polls with an eye on the clock makes
-//!   one run. So is what the C library said (`told`): its other clocks, the process's number, the
-//!   machine's name, random bytes. The program itself brings all kinds in their order.
+//!   one run. So is what the C library said (`libc_record`): its other clocks, the number of the
+//!   process, the name of the machine, random bytes. The program itself brings all kinds in order.
 //! - *posts*, by the number of the posted receive: which source a wildcard matched, or that the
 //!   receive was cancelled. They are known at posting in a replay, however late they happened.
+//! - *applications*, by their place in the rank's course: that an operation of another rank was
+//!   applied to a window of this one (`applied`).
+//! - *turns*, where several threads of the rank call MPI: which of them went on when (`turns`).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::clock::{Clock, Which};
 use crate::divergence::Divergence;
-use crate::end;
-use crate::segment::{
-    FT_CLOCK, FT_CLOCK_THREADED, FT_DETERMINANTS, FT_LIBC, FT_REPLAY, RankCtl, Segment,
-};
+use crate::replay_end;
+use crate::segment::{RankCtl, Segment};
 
+#[path = "applied.rs"]
+mod applied;
+#[path = "libc_record.rs"]
+mod libc_record;
 #[path = "told.rs"]
 mod told;
-use told::Values;
-pub use told::{What, before};
+#[path = "turns.rs"]
+mod turns;
+pub use applied::Applied;
+use applied::{APPLIED_WORDS, Applications, K_APPLIED, K_PASSED};
+use libc_record::Values;
+pub use libc_record::{MAX_TOLD_BYTES, What, before};
+pub use told::{Told, appended, file_number, told};
+pub use turns::Turn;
+use turns::Turns;
 
 /// The call whose outcome is asked for. Stored in the log; values are fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +118,12 @@ pub enum Freed {
 const KIND_SHIFT: u32 = 56;
 const CALL_SHIFT: u32 = 48;
 const VALUE: u64 = (1 << 48) - 1;
+
+/// Whether a number of a count that is kept in the low bits `mask` comes after `last`.
+fn comes_after(number: u32, last: u32, mask: u32) -> bool {
+    let ahead = number.wrapping_sub(last) & mask;
+    ahead > 0 && ahead <= mask / 2
+}
 const K_FRUITLESS: u64 = 1;
 const K_ONE: u64 = 2;
 const K_MANY: u64 = 3;
@@ -133,10 +151,10 @@ const WTIME: &str = "MPI_Wtime";
 const WTIME_HINT: &str = "; if how often the program asks for the time depends on other threads \
                           or signals: --clocks plain";
 
-/// Whether a word of the log is a run of fruitless calls: the only kind that is changed after it
-/// was written, by growing, and only as long as it is the last.
+/// Whether a word of the log is a run of fruitless calls, or a place that was passed: only these
+/// are changed after they were written, by growing, and only as long as it is the last.
 pub const fn is_run(word: u64) -> bool {
-    word >> KIND_SHIFT == K_FRUITLESS
+    matches!(word >> KIND_SHIFT, K_FRUITLESS | K_PASSED)
 }
 
 /// Whether a word of this kind begins a call, which a replay meets in the program's order.
@@ -149,12 +167,18 @@ fn begins(world: u32) -> u64 {
     K_ONE << KIND_SHIFT | (Call::World as u64) << CALL_SHIFT | u64::from(world)
 }
 
+/// Whether a program of the rank begins with this word.
+const fn is_begin(word: u64) -> bool {
+    word >> CALL_SHIFT == K_ONE << (KIND_SHIFT - CALL_SHIFT) | Call::World as u64
+}
+
 /// Words of the event that begins with this one, of `left` that there are.
 fn words(word: u64, left: u64) -> u64 {
     match word >> KIND_SHIFT {
-        K_FRUITLESS | K_ONE | K_TIME => 1,
+        K_FRUITLESS | K_ONE | K_TIME | K_PASSED => 1,
         K_MANY => 1 + (word & VALUE).min(left - 1),
         K_TOLD => 1 + (word & VALUE).div_ceil(PACKED_BYTES).min(left - 1),
+        K_APPLIED => APPLIED_WORDS.min(left),
         K_CLOCK => 1 + u64::from(word & FAR != 0).min(left - 1),
         _ => 2,
     }
@@ -214,6 +238,8 @@ pub struct Door {
     posts: HashMap<u64, Post>,
     /// By freed receives, the calls in which they went into place.
     freed: HashMap<u64, u64>,
+    windows: Applications,
+    turns: Turns,
     /// Calls and posts passed, for reports.
     events: u64,
     clock: Clock,
@@ -222,14 +248,14 @@ pub struct Door {
 
 impl Door {
     pub fn new(seg: &'static Segment, rank: u32) -> Self {
-        let ft = seg.header().ft.load(Relaxed);
+        let recording = seg.header().recording();
         let mut door = Door {
             seg,
             ctl: seg.rank(rank),
             rank,
-            on: ft & FT_DETERMINANTS != 0,
-            timed: ft & FT_DETERMINANTS != 0 && ft & FT_CLOCK != 0,
-            libc: ft & FT_DETERMINANTS != 0 && ft & FT_LIBC != 0,
+            on: recording.outcomes(),
+            timed: recording.clock(),
+            libc: recording.libc(),
             alone: false,
             pos: 0,
             run: None,
@@ -239,6 +265,8 @@ impl Door {
             end: 0,
             posts: HashMap::new(),
             freed: HashMap::new(),
+            windows: Applications::default(),
+            turns: Turns::default(),
             events: 0,
             clock: Clock::default(),
             values: Values::new(),
@@ -251,7 +279,7 @@ impl Door {
     /// MPI_Wtime need not stand in an order with the others' calls. Whether what it gives is
     /// recorded all the same.
     pub fn threaded(&mut self) -> bool {
-        self.timed &= self.seg.header().ft.load(Relaxed) & FT_CLOCK_THREADED != 0;
+        self.timed &= self.seg.header().recording().threads_clock();
         self.timed
     }
 
@@ -273,6 +301,7 @@ impl Door {
             at += words(self.word(at), tail - at);
         }
         self.pos = at.min(tail);
+        self.windows.begin_program();
         self.rebuild();
         self.publish_pos();
     }
@@ -283,22 +312,34 @@ impl Door {
         self.values.settle();
         self.posts.clear();
         self.freed.clear();
+        self.windows.due.clear();
+        self.turns.forget();
         (self.calls, self.left) = (0, Run::default());
-        self.alone = self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0;
+        self.alone = self.seg.header().recording().is_replay();
         if !self.on {
             return;
         }
         if let Some((at, made)) = self.run {
             self.left = Run::of(self.word(at)).after(made);
         }
+        self.read_passed();
         let tail = self.ctl.det_tail.load(Acquire);
         (self.next, self.end) = (self.pos, tail);
         let mut at = self.pos;
+        // Turns of the rank's next program are not this one's.
+        let mut own = true;
         while at < tail {
             let word = self.word(at);
             let kind = word >> KIND_SHIFT;
             if is_call(kind) {
+                own &= at == self.pos || !is_begin(word);
                 self.calls += 1;
+            } else if applied::is_of_windows(kind) {
+                self.read_application(at, tail);
+            } else if turns::is_of_threads(kind) {
+                if own {
+                    self.read_turn(at);
+                }
             } else if kind == K_FREED {
                 self.freed.insert(self.word(at + 1), word & VALUE);
             } else {
@@ -310,8 +351,8 @@ impl Door {
             }
             at += words(word, tail - at);
         }
-        if self.calls == 0 && self.posts.is_empty() && self.freed.is_empty() && self.left.is_empty()
-        {
+        let known = self.posts.is_empty() && self.freed.is_empty() && self.windows.due.is_empty();
+        if self.calls == 0 && known && self.turns.are_over() && self.left.is_empty() {
             self.pos = tail;
         }
     }
@@ -350,6 +391,8 @@ impl Door {
             || !self.left.is_empty()
             || !self.posts.is_empty()
             || !self.freed.is_empty()
+            || !self.windows.due.is_empty()
+            || !self.turns.are_over()
     }
 
     /// Whether an MPI call may start: the log has room for what it might record.
@@ -385,7 +428,7 @@ impl Door {
                 let end = at + words(word, self.end - at);
                 Outcome::Many((at + 1..end).map(|w| self.word(w) as u32).collect())
             }
-            _ => return Err(self.differs(&told::named(word), &asked)),
+            _ => return Err(self.differs(&libc_record::named(word), &asked)),
         };
         self.run = None;
         self.moved(self.next);
@@ -413,7 +456,7 @@ impl Door {
         }
         if self.alone && self.calls == 0 && self.posts.is_empty() {
             let why = format!("{asked} was called, and what it came to is not recorded");
-            end::end_of_log(self.seg, self.ctl, &why);
+            replay_end::end_of_log(self.seg, self.ctl, &why);
         }
         let Some(next) = self.next_call() else {
             // A recorded match was posted before any call that is not recorded yet.
@@ -454,7 +497,9 @@ impl Door {
     }
 
     fn publish_pos(&self) {
-        let at = self.run.map_or(self.pos, |(at, _)| at.min(self.pos));
+        let tail = self.ctl.det_tail.load(Relaxed);
+        let growing = self.windows.growing.filter(|at| at + 1 == tail);
+        let at = self.run.map(|(at, _)| at).or(growing).map_or(self.pos, |at| at.min(self.pos));
         self.ctl.det_pos.store(at, Relaxed);
     }
 
@@ -528,6 +573,7 @@ impl Door {
         {
             made.fruitless += by.fruitless;
             made.ticks += by.ticks;
+            self.windows.told = true;
             self.seg.det(self.rank, *at).store(made.word(), Release);
             return false;
         }
@@ -584,6 +630,7 @@ impl Door {
     }
 
     fn push(&mut self, words: &[u64]) {
+        self.windows.told = true;
         if self.is_given_up() {
             // There is room for no more, and what is there may still be on its way to replicas.
             return;

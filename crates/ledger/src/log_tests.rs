@@ -182,3 +182,36 @@ fn what_is_made_ready_is_bounded_and_changes_nothing() {
     while log.prepare() {}
     assert!(!log.prepare());
 }
+
+#[test]
+fn a_message_that_was_broken_off_is_repeated_as_far_as_it_came() {
+    let seg = segment(2);
+    let mut log = SendLog::new(seg, 0);
+    assert_eq!(send(&mut log, 1, 0, 1000), Ok(Append::Whole));
+    // There is room for a part of it.
+    assert_eq!(send(&mut log, 1, 1, 3 * u64::from(CHUNK)), Ok(Append::Full));
+    assert_eq!(crate::walk::end(seg, 0, 1), Some(2 * u64::from(CHUNK)));
+    let mut again = SendLog::new(seg, 0);
+    assert_eq!((again.behind(), again.is_behind()), (1, true));
+    assert_eq!(send(&mut again, 1, 0, 1000), Ok(Append::Whole));
+    assert_eq!((again.behind(), again.is_behind()), (0, true));
+    // It stands where the one before did, though the message is not whole.
+    assert_eq!(send(&mut again, 1, 1, 3 * u64::from(CHUNK)), Ok(Append::Full));
+    assert!(!again.is_behind());
+}
+
+#[test]
+fn padding_before_a_chunk_that_was_not_to_be_had_is_not_waited_for() {
+    let seg = segment(1);
+    let mut log = SendLog::new(seg, 0);
+    assert_eq!(send(&mut log, 1, 0, u64::from(CHUNK) - 200), Ok(Append::Whole));
+    let end = crate::walk::end(seg, 0, 1);
+    assert_eq!(end, Some(log.position(1)));
+    // Padding, and then nothing.
+    assert_eq!(send(&mut log, 1, 1, u64::from(CHUNK) / 2), Ok(Append::Full));
+    assert!(log.position(1) > end.unwrap());
+    assert_eq!(crate::walk::end(seg, 0, 1), end);
+    let mut again = SendLog::new(seg, 0);
+    assert_eq!(send(&mut again, 1, 0, u64::from(CHUNK) - 200), Ok(Append::Whole));
+    assert!(!again.is_behind());
+}

@@ -8,7 +8,7 @@
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::early;
+use crate::datagram;
 use crate::entry::{self, Envelope, Header};
 use crate::segment::Segment;
 use crate::sendlog::dir_index;
@@ -24,7 +24,7 @@ pub struct Entry {
     /// First payload byte, in the log. Valid until the receiver no longer needs the entry.
     pub payload: *const u8,
     ack: *const Header,
-    /// It came before the log had it (`early`), and lies elsewhere.
+    /// It came before the log had it (`datagram`), and lies elsewhere.
     early: bool,
 }
 
@@ -170,7 +170,7 @@ impl Reader {
 
     /// The entry in `bytes`, an early message that says it stands at the position. It lies there.
     pub fn early(&self, bytes: &[u8]) -> Option<Entry> {
-        let spot = early::entry(bytes, self.pos & (self.chunk - 1), self.chunk)?;
+        let spot = datagram::entry(bytes, self.pos & (self.chunk - 1), self.chunk)?;
         if spot.stamp != self.seq + 1 {
             return None;
         }
@@ -185,7 +185,7 @@ impl Reader {
         if passes && !(padded && entry::is_padding(self.pos, from, self.chunk)) {
             return None;
         }
-        let spot = early::part(bytes, from & (self.chunk - 1), self.chunk)?;
+        let spot = datagram::part(bytes, from & (self.chunk - 1), self.chunk)?;
         // Of what is between nothing but the padding has a number.
         if spot.stamp != self.seq + 1 + u64::from(passes) {
             return None;

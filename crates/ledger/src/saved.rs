@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::segment::{ChannelCtl, DirEntry, NAME_PREFIX, RankCtl, Segment, SegmentError};
 use crate::sendlog::{self, dir_index};
 use crate::walk::{self, Walk};
-use crate::{memory, mirror};
+use crate::{memory, mirror, windows};
 
 const MAGIC: [u8; 8] = *b"EYRIELOG";
 const VERSION: u32 = 1;
@@ -116,8 +116,9 @@ pub fn save_streams(
     write_as(segment, rank, &parts, &Default::default(), to, lasting)
 }
 
-/// What a rank has sent within its recovery unit, as it was at one moment.
-pub struct Held {
+/// What a rank has sent within its recovery unit, and what windows of the unit hold, as it was at
+/// one moment.
+pub struct LogCopy {
     /// At the places where it lay in the segment.
     copy: File,
     ranges: Vec<(u64, u64)>,
@@ -125,15 +126,18 @@ pub struct Held {
 
 /// Keeps what `rank` has sent within its unit and is not released. Nobody of the unit may run
 /// meanwhile.
-pub fn hold(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<Held> {
+pub fn hold(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<LogCopy> {
     let chunk = u64::from(segment.geometry().chunk_bytes);
     let inner = |ctl: &ChannelCtl| ctl.inner.load(Relaxed) != 0;
     let kept = |ctl: &ChannelCtl| inner(ctl).then(|| sendlog::released(segment, ctl) / chunk);
-    let ranges = stream_ranges(segment, rank, kept);
+    let mut ranges = stream_ranges(segment, rank, kept);
+    let geo = segment.geometry();
+    let unit = (0..geo.ranks).filter(|mate| inner(segment.channel(rank, *mate)));
+    ranges.extend(windows::ranges(segment_file, geo, unit)?);
     let copy = memory::plain("eyrie-held")?;
-    copy.set_len(segment.geometry().total_bytes())?;
+    copy.set_len(ranges.last().map_or(0, |range| range.1))?;
     each_piece(segment_file, &ranges, |at, piece| copy.write_all_at(piece, at))?;
-    Ok(Held { copy, ranges })
+    Ok(LogCopy { copy, ranges })
 }
 
 /// Reads these parts of a file, a piece at a time.
@@ -158,7 +162,7 @@ pub fn save_held(
     segment_file: &File,
     segment: &Segment,
     rank: u32,
-    held: Held,
+    held: LogCopy,
     to: &File,
 ) -> io::Result<u64> {
     let outer = |ctl: &ChannelCtl| (ctl.inner.load(Relaxed) == 0).then_some(0);
@@ -166,13 +170,17 @@ pub fn save_held(
     write(segment, rank, &parts, &Default::default(), to)
 }
 
-/// A copy in memory of the streams that `rank` has sent, as far as they are not released. It must
-/// not run meanwhile; what its receivers release meanwhile may be in it or not.
+/// A copy in memory of the streams that `rank` has sent, as far as they are not released, and of
+/// what windows hold here. None of the ranks here may run meanwhile; what its receivers release
+/// meanwhile may be in it or not.
 pub fn copy_streams(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<File> {
     let chunk = u64::from(segment.geometry().chunk_bytes);
     let kept = |ctl: &ChannelCtl| Some(sendlog::released(segment, ctl) / chunk);
     let copy = memory::plain("eyrie-streams")?;
-    let parts = [(segment_file, stream_ranges(segment, rank, kept))];
+    let geo = segment.geometry();
+    let mut ranges = stream_ranges(segment, rank, kept);
+    ranges.extend(windows::ranges(segment_file, geo, 0..geo.ranks)?);
+    let parts = [(segment_file, ranges)];
     write(segment, rank, &parts, &Default::default(), &copy)?;
     Ok(copy)
 }
@@ -187,7 +195,10 @@ pub fn copy_all(segment_file: &File, segment: &Segment) -> io::Result<File> {
 /// Writes all of the segment that its ranks, once they are restored, may still use. None of them
 /// may run meanwhile. Returns the length of the file.
 pub fn save_all(segment_file: &File, segment: &Segment, to: &File) -> io::Result<u64> {
-    let parts = [(segment_file, all_ranges(segment, |ctl| sendlog::released(segment, ctl)))];
+    let geo = segment.geometry();
+    let mut ranges = all_ranges(segment, |ctl| sendlog::released(segment, ctl));
+    ranges.extend(windows::ranges(segment_file, geo, 0..geo.ranks)?);
+    let parts = [(segment_file, ranges)];
     write(segment, ALL_RANKS, &parts, &Default::default(), to)
 }
 
@@ -490,6 +501,8 @@ fn load_any(file: &File, name: &str) -> Result<Loaded, SavedError> {
     }
     let memory = memory::shared(&format!("{NAME_PREFIX}{name}"))?;
     memory.set_len(segment_bytes)?;
+    // What windows held lies behind it.
+    let mut last = segment_bytes;
     let mut output = [Recorded::default(), Recorded::default()];
     let mut at = HEADER_BYTES;
     let mut buffer = Vec::new();
@@ -503,9 +516,10 @@ fn load_any(file: &File, name: &str) -> Result<Loaded, SavedError> {
         match entry.kind {
             KIND_SEGMENT => {
                 let end = entry.offset.checked_add(entry.bytes);
-                if end.is_none_or(|end| end > segment_bytes) {
+                let Some(end) = end.filter(|end| *end <= MAX_SEGMENT_BYTES) else {
                     return Err(SavedError::Invalid("a part beyond the segment"));
-                }
+                };
+                last = last.max(end);
                 memory.write_all_at(&buffer, entry.offset)?;
             }
             kind => {
@@ -517,12 +531,15 @@ fn load_any(file: &File, name: &str) -> Result<Loaded, SavedError> {
             }
         }
     }
-    let fd = OwnedFd::from(memory);
-    let segment = Segment::open(fd.as_fd())?;
+    let segment = Segment::open(memory.as_fd())?;
     if segment.geometry().total_bytes() != segment_bytes {
         return Err(SavedError::Invalid("the shape of the segment"));
     }
-    Ok(Loaded { fd, segment, rank, output })
+    if last > segment_bytes.max(segment.geometry().file_bytes()) {
+        return Err(SavedError::Invalid("a part beyond the segment"));
+    }
+    windows::extend(&memory, &segment);
+    Ok(Loaded { fd: OwnedFd::from(memory), segment, rank, output })
 }
 
 /// The table, held against its checksum and the length of the file.

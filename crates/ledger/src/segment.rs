@@ -2,13 +2,14 @@
 //!
 //! One file in memory ([`crate::memory`]) holds, in this order: the job header, a control block per
 //! rank, a channel block per ordered pair of ranks, the chunk directories, the determinant logs,
-//! the dirty bits of the streams between nodes, and the log pools. It is sparse: only pages that
-//! were written exist. All offsets follow from the geometry in the header.
+//! the dirty bits of the streams between nodes, the log pools, and memory for windows
+//! ([`crate::windows`]). It is sparse: only pages that were written exist. All offsets follow from
+//! the geometry in the header.
 //!
 //! Kept true: every field that more than one process touches is an atomic; who writes it is stated
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.
 
-use crate::{free, memory};
+use crate::{free, memory, windows};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,9 +19,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// What the file's name begins with; process images leave mappings of this name out.
 pub const NAME_PREFIX: &str = "eyrie-job:";
+/// Of a job that has ranks for programs that others start ([`JobHeader::gone`]): all ranks that it
+/// began with have ended; these and its last rank, which gives the others away; all but that one.
+pub const GONE_FIRST: u32 = 1;
+pub const GONE_KEEPER: u32 = 2;
+pub const GONE_OTHERS: u32 = 4;
 /// Most ranks one segment may hold.
 pub const MAX_RANKS: u32 = 1024;
 /// Fewest words that a determinant log has.
@@ -29,7 +35,7 @@ const LEAST_DET_WORDS: u64 = 1024;
 const ALONE_LOG_BYTES: u64 = 64 << 20;
 /// Bytes of the text field in a rank's control block.
 pub const TEXT_BYTES: usize = 3072;
-/// Most sockets that a rank has for wires (`early`).
+/// Most sockets that a rank has for wires (`datagram`).
 pub const WIRE_SOCKETS: usize = 64;
 
 /// Record non-deterministic outcomes.
@@ -190,7 +196,7 @@ pub struct JobHeader {
     magic: u64,
     version: u32,
     /// Bits `FT_*`.
-    pub ft: AtomicU32,
+    pub(crate) ft: AtomicU32,
     ranks: u32,
     chunk_bytes: u32,
     pool_chunks: u32,
@@ -223,14 +229,26 @@ pub struct JobHeader {
     pub link_early: AtomicU32,
     /// Set to 1 by a rank with news that must not wait for the next tick, back to 0 by that thread.
     pub link_urgent: AtomicU32,
-    /// Which ranks take early messages ([`crate::early::Wish`]). Written by the daemon before any
-    /// rank starts.
+    /// Which ranks take early messages ([`crate::datagram::Wish`]). Written by the daemon before
+    /// any rank starts.
     pub early: AtomicU32,
-    _pad1: [u32; 10],
+    /// 1 if the file has memory for windows ([`crate::windows`]) behind the pools. Written by the
+    /// daemon before any rank starts.
+    pub windows: AtomicU32,
+    /// How many of the job's ranks, the last ones, are there for programs that others start.
+    /// Written by the daemon before any rank starts.
+    pub room: AtomicU32,
+    /// Who has ended of a job with such ranks: `GONE_*`. Written by the daemon.
+    pub gone: AtomicU32,
+    /// 1: ranks that are lost are reported to the others ([`crate::failures`]). Written by the
+    /// daemon before any rank starts.
+    pub reports: AtomicU32,
+    /// How many ranks are lost: grows behind the bits below. Written by the daemon.
+    pub failures: AtomicU32,
+    _pad1: [u32; 5],
+    // Lines 2 and 3: a bit for each rank that is lost. Written by the daemon.
+    pub failed: [AtomicU64; MAX_RANKS as usize / 64],
 }
-
-/// `RankCtl::replaying` of a rank that is started again and has not looked yet.
-pub const REPLAY_UNKNOWN: u32 = 2;
 
 /// One rank's control block.
 #[repr(C, align(64))]
@@ -249,8 +267,8 @@ pub struct RankCtl {
     pub pid: AtomicU32,
     /// Exit code given to `MPI_Abort`.
     pub exit_code: AtomicU32,
-    /// 1 while the rank re-executes recorded events or sends; `REPLAY_UNKNOWN` from a new start on
-    /// until it has looked whether it is to. Written by the rank, before a start by the daemon.
+    /// 1 while the rank re-executes recorded events or sends, or has them before it. Written by the
+    /// rank, before a start by the daemon.
     pub replaying: AtomicU32,
     /// 1 while the rank waits for log space. Written by the rank.
     pub pressure: AtomicU32,
@@ -266,7 +284,10 @@ pub struct RankCtl {
     /// 1: it was said that a program which was started by the rank is none. Written by that
     /// program, and by the daemon before a start.
     pub told_alone: AtomicU32,
-    _pad0: [u32; 4],
+    /// How many lost ranks the program has asked for, acknowledged or agreed on. Written by the
+    /// rank, and by the daemon before a start.
+    pub handled: AtomicU32,
+    _pad0: [u32; 3],
     // Line 1: the doorbell, written by every peer.
     /// The rank's futex: bumped by whoever made something happen for it.
     pub doorbell: AtomicU32,
@@ -290,8 +311,10 @@ pub struct RankCtl {
     pub replayed: AtomicU64,
     /// Messages that were taken early.
     pub early_taken: AtomicU64,
-    _pad3: [u64; 2],
-    // Line 4: where the rank takes early messages (`early`), and what of its outcomes is held.
+    /// Number of its newest checkpoint, 0: none. Written by the daemon.
+    pub checkpoint: AtomicU64,
+    _pad3: u64,
+    // Line 4: where the rank takes early messages (`datagram`), and what of its outcomes is held.
     /// UDP port, 0: none. Of a rank of this node written by it, else by the daemon, like the rest.
     pub early_port: AtomicU32,
     /// Number of the socket's inode. Written by the rank.
@@ -366,7 +389,7 @@ pub struct ChannelCtl {
     pub brought: AtomicU64,
     _pad2: [u64; 3],
     // Line 3: written by the sender: what it sends early itself, so that the links need not
-    // (`early::run`).
+    // (`datagram::run`).
     pub run_from: AtomicU64,
     pub run_end: AtomicU64,
     /// Where the sender's next program goes on: position, and how many entries, which chain and how
@@ -390,7 +413,7 @@ pub struct DirEntry {
     _pad: u64,
 }
 
-const _: () = assert!(size_of::<JobHeader>() == 128);
+const _: () = assert!(size_of::<JobHeader>() == 256);
 const _: () = assert!(size_of::<RankCtl>() == 64 * 6 + 4 * WIRE_SOCKETS + TEXT_BYTES);
 const _: () = assert!(size_of::<ChannelCtl>() == 256);
 const _: () = assert!(size_of::<DirEntry>() == 32);
@@ -494,10 +517,10 @@ impl Segment {
             return Err(SegmentError::Geometry(geo));
         }
         file.set_len(geo.total_bytes())?;
-        let fd = OwnedFd::from(file);
-        let seg = Self::map_sized(fd.as_fd(), geo)?;
+        let seg = Self::map_sized(file.as_fd(), geo)?;
         seg.describe(node, ft, cores);
-        Ok((fd, seg))
+        windows::extend(&file, &seg);
+        Ok((OwnedFd::from(file), seg))
     }
 
     /// Makes the segment of a job of one rank, without protection, in memory of this process alone.
@@ -593,6 +616,13 @@ impl Segment {
             libc::mmap(std::ptr::null_mut(), total, prot, libc::MAP_SHARED, fd.as_raw_fd(), 0)
         };
         Self::mapped(at, geo, total)
+    }
+
+    /// A page of the mapping.
+    pub(crate) fn page_at(&self, off: u64) -> NonNull<u8> {
+        assert!(off + 4096 <= self.total as u64);
+        // SAFETY: in range by the assertion.
+        unsafe { self.base.add(off as usize) }
     }
 
     /// The sizes of this segment.

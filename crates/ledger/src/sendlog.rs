@@ -10,12 +10,12 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
-use crate::difference::{self, Place};
+use crate::difference::{self, MessagePlace};
 use crate::divergence::Divergence;
 use crate::entry::{self, Envelope, Header, Step};
 use crate::free::Free;
 use crate::mirror::wipe;
-use crate::segment::{ChannelCtl, FT_HASH, FT_RETAIN, RankCtl, Segment};
+use crate::segment::{ChannelCtl, RankCtl, Segment};
 use crate::walk;
 
 /// A message on its way into the log; keeps its place when the log is full in between.
@@ -58,6 +58,8 @@ struct Tx {
     msgs: u64,
     /// Chunk that holds `pos`; null: not entered yet; `RELEASED`: trimmed, nothing to compare.
     base: *mut u8,
+    /// Where the entries of earlier incarnations end, as long as `pos` is before that; else 0.
+    until: u64,
 }
 
 impl Tx {
@@ -89,10 +91,10 @@ pub(crate) const fn dir_index(tag: u64, n: u64) -> Option<u32> {
 /// Stream position before which a channel need not be kept.
 pub(crate) fn released(segment: &Segment, ctl: &ChannelCtl) -> u64 {
     let header = segment.header();
-    let ft = header.ft.load(Relaxed);
-    let retain = ft & FT_RETAIN != 0 && ctl.inner.load(Relaxed) == 0;
+    let recording = header.recording();
+    let retain = recording.retains() && ctl.inner.load(Relaxed) == 0;
     let trim = ctl.trim.load(Acquire);
-    if ft & FT_HASH != 0 && header.forgot.load(Relaxed) == 0 {
+    if recording.chains() && header.forgot.load(Relaxed) == 0 {
         return trim;
     }
     if retain && header.unprotected.load(Relaxed) == 0 {
@@ -119,6 +121,8 @@ pub struct SendLog {
     ready: (u32, u64),
     /// Messages that existing entries still hold beyond what this incarnation has sent.
     behind: u64,
+    /// Channels in which there are such entries, also of a message that is not whole.
+    short: u32,
     /// The function that the program calls, for reports.
     call: &'static str,
     /// Number of the program, where entries have it.
@@ -136,6 +140,7 @@ impl SendLog {
             chain: 0,
             msgs: 0,
             base: ptr::null_mut(),
+            until: 0,
         });
         let (chunk, tx) = (u64::from(geo.chunk_bytes), tx.collect());
         let mut log = SendLog {
@@ -143,13 +148,14 @@ impl SendLog {
             ctl: seg.rank(rank),
             rank,
             chunk,
-            hash: seg.header().ft.load(Relaxed) & FT_HASH != 0,
+            hash: seg.header().recording().chains(),
             tx,
             free: Free::default(),
             met: Vec::new(),
             filling: false,
             ready: (0, 0),
             behind: 0,
+            short: 0,
             call: "",
             world: 0,
             scratch: Vec::new(),
@@ -178,7 +184,7 @@ impl SendLog {
         let mut used = vec![false; self.seg.geometry().pool_chunks as usize];
         self.met = vec![false; used.len()];
         (self.filling, self.ready) = (false, (0, 0));
-        self.behind = 0;
+        (self.behind, self.short) = (0, 0);
         for d in 0..self.tx.len() as u32 {
             let ctl = self.tx[d as usize].ctl;
             for n in ctl.chunks_first.load(Acquire)..ctl.chunks_next.load(Acquire) {
@@ -189,6 +195,8 @@ impl SendLog {
             }
             let tx = &mut self.tx[d as usize];
             self.behind += ctl.msgs.load(Relaxed).saturating_sub(tx.msgs);
+            tx.until = walk::end(self.seg, self.rank, d).filter(|end| *end > tx.pos).unwrap_or(0);
+            self.short += u32::from(tx.until > 0);
             // A chunk released meanwhile may belong to another channel now.
             if !tx.pos.is_multiple_of(self.chunk) && tx.base != RELEASED {
                 let tag = self.seg.dir(self.rank, d, tx.pos / self.chunk).tag.load(Acquire);
@@ -224,6 +232,21 @@ impl SendLog {
     /// Messages this incarnation has yet to repeat before it sends anything new.
     pub fn behind(&self) -> u64 {
         self.behind
+    }
+
+    /// Whether it has yet to repeat anything: one of those, or the beginning of the next.
+    pub fn is_behind(&self) -> bool {
+        self.behind > 0 || self.short > 0
+    }
+
+    /// What is said of a channel when more of it was repeated.
+    #[cold]
+    fn comes_up(&mut self, dst: u32) {
+        let tx = &mut self.tx[dst as usize];
+        if tx.until > 0 && tx.pos >= tx.until {
+            tx.until = 0;
+            self.short -= 1;
+        }
     }
 
     /// Whether the receiver has acknowledged the message that starts at `start`.
@@ -300,6 +323,9 @@ impl SendLog {
                 }
             }
             msg.done += frag;
+            if self.short > 0 {
+                self.comes_up(dst);
+            }
             if msg.done == msg.env.len {
                 self.count_message(dst, msg.env.len);
             }
@@ -390,7 +416,7 @@ impl SendLog {
                         }
                         let number = tx.msgs + 1;
                         let (src, call, env) = (self.rank, self.call, Envelope { flags, ..*env });
-                        let place = Place { src, dst, number, call, env };
+                        let place = MessagePlace { src, dst, number, call, env };
                         kept.compare(&place, at, frag, &self.scratch)?;
                     }
                     found => return Err(Divergence::stamp(self.rank, dst, stamp, found)),
@@ -512,7 +538,7 @@ impl Kept<'_> {
     /// `payload` must hold `frag` bytes, which are those from `offset` of the message on.
     unsafe fn compare(
         &self,
-        place: &Place,
+        place: &MessagePlace,
         offset: u64,
         frag: u64,
         payload: &[u8],

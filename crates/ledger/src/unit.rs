@@ -8,11 +8,16 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::mirror::{self, Pool};
 use crate::segment::Segment;
+use crate::units::Units;
 
-/// The unit of each rank. To be called before any rank runs.
-pub fn bind(seg: &Segment, units: &[u32]) {
+/// Marks the channels within units. Where each rank is a unit there are none; where all ranks are
+/// one, nothing is retained anyway. To be called before any rank runs.
+pub fn bind(seg: &Segment, units: &Units) {
+    if !units.are_groups() {
+        return;
+    }
     let ranks = seg.geometry().ranks as usize;
-    let numbered = || (0u32..).zip(units).take(ranks);
+    let numbered = || (0u32..).zip(units.by_rank()).take(ranks);
     for (src, unit) in numbered() {
         for (dst, other) in numbered() {
             seg.channel(src, dst).inner.store(u64::from(unit == other), Release);

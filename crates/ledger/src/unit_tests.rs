@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Acquire;
 fn world() -> (File, &'static Segment) {
     let (fd, seg) = Segment::create("u", Geometry::new(3, 8 << 20), FT_LOGGED, 1).unwrap();
     let seg: &'static Segment = Box::leak(Box::new(seg));
-    bind(seg, &[0, 0, 1]);
+    bind(seg, &Units::on_nodes(vec![0, 0, 1]));
     (File::from(fd), seg)
 }
 

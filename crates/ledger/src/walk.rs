@@ -140,6 +140,26 @@ impl Walk {
     }
 }
 
+/// Position behind the last entry of the stream from `src` to `dst` that is more than padding, if
+/// the log still has that entry.
+pub fn end(seg: &Segment, src: u32, dst: u32) -> Option<u64> {
+    let ctl = seg.channel(src, dst);
+    let chunks = ctl.chunks_first.load(Acquire)..ctl.chunks_next.load(Acquire);
+    for n in chunks.rev() {
+        let mut walk = Walk::from_chunk(seg, src, dst, n)?;
+        let mut end = None;
+        while let Ok(Some(spot)) = walk.step(seg) {
+            if spot.flags & entry::PAD == 0 {
+                end = Some(walk.pos());
+            }
+        }
+        if end.is_some() {
+            return end;
+        }
+    }
+    None
+}
+
 /// Where chunk number `n` of a stream lies in its sender's pool.
 pub fn chunk_index(seg: &Segment, src: u32, dst: u32, n: u64) -> Option<u32> {
     let index = dir_index(seg.dir(src, dst, n).tag.load(Acquire), n)?;

@@ -25,8 +25,6 @@ const COPY_BYTES: usize = 512;
 const MOST_PIECES: usize = 128;
 /// Most bytes that are gathered for being encrypted together.
 const SEALED_BYTES: usize = 64 * 1024;
-/// A peer that takes nothing for so long is tried again on a new connection.
-const SILENCE: Duration = Duration::from_secs(20);
 
 enum Part {
     Own {
@@ -92,12 +90,13 @@ impl Connection {
         pipe: Option<Pipe>,
         peer: Member,
         segment: Arc<Segment>,
+        silence: Duration,
     ) -> io::Result<Connection> {
         let socket = stream.socket();
         socket.set_nodelay(true)?;
         socket.set_read_timeout(None)?;
         socket.set_write_timeout(None)?;
-        set_silence(socket)?;
+        set_silence(socket, silence)?;
         Ok(Connection {
             peer,
             stream,
@@ -338,13 +337,17 @@ fn write(stream: &TcpStream, parts: &VecDeque<Part>) -> io::Result<usize> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Lets the kernel end a connection whose other end has gone silent.
-pub fn set_silence(stream: &TcpStream) -> io::Result<()> {
-    let seconds = SILENCE.as_secs() as libc::c_int;
+/// Lets the kernel end a connection whose other end has gone silent for so long, in whole seconds.
+///
+/// # Errors
+/// When the kernel does not.
+pub fn set_silence(stream: &TcpStream, silence: Duration) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(silence.as_secs()).unwrap_or(libc::c_int::MAX / 1000);
+    let probe = (seconds / 4).max(1);
     let options = [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds / 4),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds / 4),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, probe),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, probe),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, seconds * 1000),
     ];

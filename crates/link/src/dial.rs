@@ -12,15 +12,14 @@ use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::link::sender::Wrong;
 use eyrie_protocol::link::wire::{self, Backward, WireError};
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::reach::TOLD_MS;
-use eyrie_tls::Stream;
+use eyrie_tls::{Call, Stream};
 
 use crate::connection::Connection;
 use crate::shared::{Shared, lock};
-use crate::way;
+use crate::transport;
 
 /// Longest wait for an answer while a connection is being made.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest wait before another attempt.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(640)];
 /// Bytes read at once.
@@ -50,7 +49,7 @@ impl Missed {
     fn fails(&mut self, begun: Instant, shared: &Shared, member: Member, error: &AuthError) {
         let lasts = self.since.get_or_insert(begun).elapsed();
         let is_due = self.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN);
-        if !is_due || lasts < Duration::from_millis(TOLD_MS) {
+        if !is_due || lasts < Duration::from_millis(shared.intervals.detector.told_ms()) {
             return;
         }
         if self.told.replace(Instant::now()).is_none() {
@@ -137,10 +136,11 @@ impl Dial {
             let opened = self.open(shared);
             let failed = opened.is_err();
             match opened {
-                Ok((connection, number)) => {
+                Ok((connection, number, call)) => {
                     pause = BACKOFF[0];
                     missed.is_over(shared, self.member);
                     serve(shared, &connection);
+                    drop(call);
                     shared.leave(number);
                 }
                 // A node that is just starting or ending refuses; what lasts is told.
@@ -156,23 +156,25 @@ impl Dial {
         }
     }
 
-    fn open(&self, shared: &Arc<Shared>) -> Result<(Arc<Connection>, u64), AuthError> {
+    /// Makes the connection. Returns its number, too, and the call by which it ends when nothing
+    /// comes of it any more.
+    fn open(&self, shared: &Arc<Shared>) -> Result<(Arc<Connection>, u64, Call), AuthError> {
         let address = shared.outbound().peers.get(&self.member.node).map(|p| p.address);
         let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let (own, to) = (shared.own, self.member);
-        let ends = ((own.node, own.epoch), (to.node, to.epoch));
-        let routes = &shared.routes;
-        let socket = routes.connect(&shared.secret, &shared.job, ends, address, PATIENCE)?;
+        let (ours, job) = ((own.node, own.epoch), (&shared.secret, &*shared.job));
+        let call = shared.routes.call(own.node, (to.node, to.epoch));
+        let socket = call.connect(job, ours, address, CONNECT_TIMEOUT)?;
         let number = shared.enrol(&socket).ok_or_else(|| io::Error::other("the node ends"))?;
         let made = self.shake(shared, socket).and_then(|stream| {
-            let pipe = way::offer(shared, &stream, to)?;
-            let segment = Arc::clone(&shared.segment);
-            Ok(Arc::new(Connection::new(stream, pipe, self.member, segment)?))
+            let pipe = transport::offer(shared, &stream, to)?;
+            let (segment, silence) = (Arc::clone(&shared.segment), shared.silence());
+            Ok(Arc::new(Connection::new(stream, pipe, self.member, segment, silence)?))
         });
         match made {
             Ok(connection) if shared.outbound().connected(&connection) => {
                 shared.kick();
-                Ok((connection, number))
+                Ok((connection, number, call))
             }
             other => {
                 shared.leave(number);

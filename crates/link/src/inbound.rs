@@ -15,7 +15,7 @@ use std::sync::atomic::fence;
 use eyrie_ledger::mirror::{self, Head, Mirror, Pool, Refused};
 use eyrie_ledger::segment::Segment;
 use eyrie_ledger::walk::{self, Walk};
-use eyrie_ledger::{early, unit};
+use eyrie_ledger::{datagram, unit};
 use eyrie_protocol::link::receiver::{Piece, Receiver, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
 use eyrie_protocol::membership::Member;
@@ -66,10 +66,10 @@ pub(crate) struct Inbound {
     mirrors: BTreeMap<Stream, Mirror>,
     /// The connection that stands from each node.
     pub connections: BTreeMap<u32, Arc<Connection>>,
-    /// What of each stream was asked for that a wire had brought.
+    /// What of each stream was asked for that a direct connection had brought.
     brought: BTreeMap<Stream, u64>,
-    /// Ports of the early messages that senders were told, on the connection that stands.
-    early: BTreeMap<Stream, u32>,
+    /// Ports for datagrams that senders were told, on the connection that stands.
+    datagram_ports: BTreeMap<Stream, u32>,
     answers: Vec<Backward>,
     /// Streams that this node routes, in which something has come.
     passing: Vec<Stream>,
@@ -91,7 +91,7 @@ impl Inbound {
             mirrors: BTreeMap::new(),
             connections: BTreeMap::new(),
             brought: BTreeMap::new(),
-            early: BTreeMap::new(),
+            datagram_ports: BTreeMap::new(),
             answers: Vec::new(),
             passing: Vec::new(),
         }
@@ -117,7 +117,7 @@ impl Inbound {
         }
         let paths = &self.paths;
         self.receiver.connected(node, |stream| paths.origin(stream) == node);
-        self.early.retain(|stream, _| paths.origin(*stream) != node);
+        self.datagram_ports.retain(|stream, _| paths.origin(*stream) != node);
     }
 
     /// Whether `connection` is the one that stands.
@@ -281,11 +281,12 @@ impl Inbound {
             mirror.release(&self.segment, pool, need);
         }
         self.feed(src);
-        self.tell_early(stream);
+        self.tell_datagram_port(stream);
         self.queue_answers();
     }
 
-    /// Has what a wire brought carried over the link, if the receiver has asked for it.
+    /// Has what a direct connection brought carried over the link, if the receiver has asked for
+    /// it.
     fn bring(&mut self, stream: Stream) {
         let wanted = self.segment.channel(stream.0, stream.1).bring.load(Acquire);
         let have = self.mirrors.get(&stream).map_or(0, Mirror::have);
@@ -294,7 +295,8 @@ impl Inbound {
         }
     }
 
-    /// What the receiver of the stream has passed, as it came by a wire, need not come any more.
+    /// What the receiver of the stream has passed, as it came by a direct connection, need not come
+    /// any more.
     fn skip(&mut self, stream: Stream) {
         let (segment, (src, dst)) = (Arc::clone(&self.segment), stream);
         let (channel, chunk) =
@@ -316,16 +318,16 @@ impl Inbound {
         }
     }
 
-    /// Says where the receiver of the stream takes early messages, once. It opens its door when it
+    /// Says where the receiver of the stream takes datagrams, once. It opens its door when it
     /// runs, and lets its first message wake the links. Datagrams do not go through gateways.
-    fn tell_early(&mut self, stream: Stream) {
+    fn tell_datagram_port(&mut self, stream: Stream) {
         if self.routes.abroad(self.own, self.paths.origin(stream)).is_some() {
             return;
         }
         let ctl = self.segment.rank(stream.1);
-        let Some((address, token)) = early::door_of(ctl) else { return };
+        let Some((address, token)) = datagram::door_of(ctl) else { return };
         let port = address.port();
-        if self.early.insert(stream, u32::from(port)) != Some(u32::from(port)) {
+        if self.datagram_ports.insert(stream, u32::from(port)) != Some(u32::from(port)) {
             self.answers.push(Backward::Early { stream, port, token });
         }
     }
@@ -394,7 +396,7 @@ impl Inbound {
         let mirror = Mirror::open(&segment, self.pool(src), dst, need);
         let have = mirror.have();
         ctl.here.store(have, Release);
-        self.early.remove(&stream);
+        self.datagram_ports.remove(&stream);
         let mut sync = Vec::new();
         let chunk = u64::from(segment.geometry().chunk_bytes);
         if let Some(mut walk) = Walk::from_chunk(&segment, src, dst, need / chunk) {
@@ -411,7 +413,7 @@ impl Inbound {
     }
 
     /// `rank` is about to get its home here: behind what its mirrors have nothing may look like an
-    /// entry, as receivers that took messages early stand there.
+    /// entry, as receivers that took messages ahead of the log stand there.
     pub fn level(&mut self, rank: u32) {
         for (_, mirror) in self.mirrors.range((rank, 0)..=(rank, u32::MAX)) {
             mirror.level(&self.segment);

@@ -4,6 +4,8 @@
 //! the node's segment and sockets, in threads of its own. The library in a rank knows nothing of
 //! it: it marks a stream and rings a bell.
 
+#![allow(unsafe_code)] // the segment, sockets
+
 mod connection;
 mod dial;
 mod inbound;
@@ -16,14 +18,14 @@ mod serve;
 mod shared;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod transport;
 mod waker;
-mod way;
 
 pub use connection::set_silence;
 pub use dial::Unreached;
 pub use eyrie_fabric::{Error as ProviderError, Provider};
 pub use links::{LinkStatus, Links, Refused, Setup};
-pub use way::Way;
+pub use transport::LinkTransport;
 
 #[cfg(test)]
 mod tests;

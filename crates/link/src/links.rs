@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use eyrie_ledger::early::{self, Wish};
+use eyrie_ledger::datagram::{self, Wish};
 use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
 use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::replicas::Replicas;
+use eyrie_protocol::timing::Intervals;
 use eyrie_tls::{Routes, Secret};
 
 use crate::connection::Connection;
 use crate::dial::{Dial, Unreached};
 use crate::shared::{Shared, lock};
-use crate::way::Way;
+use crate::transport::LinkTransport;
 use crate::{sending, serve};
 
 /// What links are made of.
@@ -33,10 +34,11 @@ pub struct Setup {
     pub log_replicas: usize,
     /// Which other nodes.
     pub neighbours: Neighbours,
-    /// Whether small messages are sent early, too, as datagrams that are not encrypted.
+    /// Whether small messages are sent as a datagram, too, as datagrams that are not encrypted.
     pub early: Wish,
     /// What the connections go over. Not with a secret that encrypts.
-    pub way: Way,
+    pub transport: LinkTransport,
+    pub intervals: Intervals,
     /// Called, in a thread of the links, while a wanted connection does not come about, and when
     /// that is over. It must not wait for anything.
     pub unreached: Box<dyn Fn(Unreached) + Send + Sync>,
@@ -83,9 +85,20 @@ impl Links {
     /// # Errors
     /// When the system has no threads or descriptors left.
     pub fn start(setup: Setup) -> io::Result<Links> {
-        let Setup { segment, job, own, secret, routes, listener, early, way, unreached, .. } =
-            setup;
-        if secret.encrypts() && !matches!(way, Way::Tcp) {
+        let Setup {
+            segment,
+            job,
+            own,
+            secret,
+            routes,
+            listener,
+            early,
+            transport,
+            intervals,
+            unreached,
+            ..
+        } = setup;
+        if secret.encrypts() && !matches!(transport, LinkTransport::Tcp) {
             return Err(io::Error::other("what goes over libfabric is not encrypted"));
         }
         let replicas = (setup.log_replicas, setup.neighbours);
@@ -93,8 +106,14 @@ impl Links {
         segment.header().linked.store(1, SeqCst);
         early.store(&segment);
         let closer = OwnedFd::from(listener.try_clone()?);
-        let shared =
-            Arc::new(Shared::new(segment, job, own, (secret, routes, way), replicas, unreached)?);
+        let shared = Arc::new(Shared::new(
+            segment,
+            job,
+            own,
+            (secret, routes, transport, intervals),
+            replicas,
+            unreached,
+        )?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
         shared.spawn("eyrie-link-wake", |s| s.waker.run(&s.segment))?;
         shared.spawn("eyrie-link-accept", move |s| serve::accept(s, &listener))?;
@@ -159,7 +178,7 @@ impl Links {
         self.shared.outbound().home(rank, node);
         self.shared.inbound().home(rank, node);
         if node == own {
-            early::set_address(ctl, self.address.ip());
+            datagram::set_address(ctl, self.address.ip());
         }
         self.shared.kick();
     }
@@ -210,9 +229,9 @@ impl Links {
     /// `rank` is about to start here: of what each rank sends it, it may still read from `need` on,
     /// and has looked at it up to `front`.
     pub fn attach(&self, rank: u32, need: &[u64], front: &[u64]) {
-        // Without random numbers nothing can be sent early.
+        // Without random numbers nothing can be sent as a datagram.
         if let Ok(token) = token() {
-            early::set_door(self.shared.segment.rank(rank), 0, token);
+            datagram::set_gateway(self.shared.segment.rank(rank), 0, token);
         }
         self.shared.inbound().attach(rank, need, front);
         self.shared.outbound().look_at_streams_of(rank);
@@ -303,7 +322,7 @@ impl Links {
 
     /// What connections go over, and how many have gone over libfabric so far.
     pub fn way(&self) -> (String, u64) {
-        (self.shared.way.name(), self.shared.piped.load(Relaxed))
+        (self.shared.transport.name(), self.shared.piped.load(Relaxed))
     }
 
     pub fn refused(&self) -> Refused {
@@ -316,7 +335,7 @@ impl Links {
     }
 }
 
-/// What early messages for one process of a rank must bear.
+/// What datagrams for one process of a rank must bear.
 fn token() -> io::Result<[u64; 2]> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

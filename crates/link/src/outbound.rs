@@ -15,7 +15,7 @@ use std::sync::atomic::fence;
 use std::time::Duration;
 
 use eyrie_ledger::segment::Segment;
-use eyrie_ledger::{early, unit, walk};
+use eyrie_ledger::{datagram, unit, walk};
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::link::sender::{Effect, Send as Outgoing, Sender, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
@@ -163,7 +163,7 @@ impl Outbound {
         exchange(&mut self.gate);
         let added: Vec<Member> = self.gate.replicas().filter(|r| !before.contains(r)).collect();
         if !added.is_empty() {
-            (0..self.ranks()).for_each(|r| early::doubt(self.segment.rank(r)));
+            (0..self.ranks()).for_each(|r| datagram::doubt(self.segment.rank(r)));
         }
         for member in added {
             // Streams may have used the connection already; determinants begin on it now.
@@ -180,7 +180,7 @@ impl Outbound {
     /// Looks at all that `rank`, of which no process runs, has sent to other nodes.
     pub fn look_at_streams_of(&mut self, rank: u32) {
         for dst in 0..self.ranks() {
-            early::take_back(self.segment.channel(rank, dst));
+            datagram::take_back(self.segment.channel(rank, dst));
             self.look_at((rank, dst));
         }
     }
@@ -217,8 +217,8 @@ impl Outbound {
         self.forget_pause(rank);
         self.forget(|(src, dst)| dst == rank || src == rank);
         self.released.remove(&rank);
-        early::doubt(self.segment.rank(rank));
-        early::set_door(self.segment.rank(rank), 0, [0; 2]);
+        datagram::doubt(self.segment.rank(rank));
+        datagram::set_gateway(self.segment.rank(rank), 0, [0; 2]);
         if node == self.own.node {
             self.gate.attach(rank, &SegmentLogs(&self.segment));
         } else {
@@ -330,9 +330,9 @@ impl Outbound {
         }
         match effect {
             Effect::Rewind { stream, from, need } => {
-                // It may be another process, with another token. Who gives something to a wire
-                // looks at this afterwards.
-                early::set_door(segment.rank(stream.1), 0, [0; 2]);
+                // It may be another process, with another token. Who gives something to a direct
+                // connection looks at this afterwards.
+                datagram::set_gateway(segment.rank(stream.1), 0, [0; 2]);
                 fence(SeqCst);
                 self.logs.entry(stream).or_default().rewind(segment, stream, from, need);
                 self.fresh.insert(stream);
@@ -361,8 +361,8 @@ impl Outbound {
             Effect::Held { upto } => self.gate.acked(member, upto),
             Effect::Early { stream, port, token } => {
                 let ctl = segment.rank(stream.1);
-                early::set_address(ctl, peer.address.ip());
-                early::set_door(ctl, u32::from(port), token);
+                datagram::set_address(ctl, peer.address.ip());
+                datagram::set_gateway(ctl, u32::from(port), token);
             }
             Effect::Nothing => {}
         }
@@ -396,7 +396,7 @@ impl Outbound {
         due.extend(self.pausing.settled());
         if self.gate.may_leave(ticket, None) {
             for (rank, tail, last) in self.gate.ends() {
-                early::hold(self.segment.rank(rank), tail, last);
+                datagram::hold(self.segment.rank(rank), tail, last);
             }
         }
         (due, sent)

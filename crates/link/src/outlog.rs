@@ -1,8 +1,9 @@
 //! A stream's log on its way to another node: where pieces are cut, and which messages still want
 //! an acknowledgement.
 //!
-//! What the rank gave to a wire (`ledger::early`) is set aside, as long as nothing follows it that
-//! was not: the receiver will have passed it, and say so. If that takes long it is carried.
+//! What the rank gave to a direct connection (`ledger::early`) is set aside, as long as nothing
+//! follows it that was not: the receiver will have passed it, and say so. If that takes long it is
+//! carried.
 //!
 //! Kept true: a piece ends where an entry ends and lies in one chunk; an acknowledgement is written
 //! only into an entry that was found in the log and wants one; nothing overtakes what is set aside.
@@ -12,9 +13,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use eyrie_ledger::early;
+use eyrie_ledger::datagram;
 use eyrie_ledger::reader::Damaged;
-use eyrie_ledger::segment::{FT_PROTECT, FT_RETAIN, Segment};
+use eyrie_ledger::segment::Segment;
 use eyrie_ledger::walk::{self, Walk};
 use eyrie_protocol::link::wire::{PIECE_BYTES, Stream};
 
@@ -53,7 +54,7 @@ pub(crate) struct OutLog {
     /// Entries that want an acknowledgement.
     wanting: BTreeSet<u64>,
     /// Acknowledgements for entries that the sender, which repeats itself, has yet to write.
-    early: BTreeSet<u64>,
+    acked_ahead: BTreeSet<u64>,
     /// What is set aside: pieces, where they begin, and since when.
     aside: Vec<Piece>,
     begin: u64,
@@ -73,17 +74,17 @@ impl OutLog {
     /// The receiver has passed all before `from`, which begins a chunk.
     pub fn skip(&mut self, segment: &Segment, stream: Stream, from: u64, need: u64) {
         self.aside.clear();
-        // What was not walked over yet wants no acknowledgement, as it came early, and may be
-        // released from now on.
+        // What was not walked over yet wants no acknowledgement, as it came ahead of the log, and
+        // may be released from now on.
         self.walk = None;
         self.need = self.need.max(need);
         self.cut = from;
         self.moved(segment, stream, from, need);
     }
 
-    /// What was given to a wire by now is carried.
+    /// What was given to a direct connection by now is carried.
     pub fn carry(&mut self, segment: &Segment, (src, dst): Stream) {
-        self.carried = early::run(segment.channel(src, dst)).end;
+        self.carried = datagram::run(segment.channel(src, dst)).end;
     }
 
     /// Whether something has been set aside for too long, or `None` if nothing is.
@@ -94,7 +95,7 @@ impl OutLog {
 
     /// What is in the run is set aside; if that is not so any more of what was, it goes out.
     fn run(&mut self, segment: &Segment, (src, dst): Stream, out: &mut Vec<Piece>) -> Range<u64> {
-        let run = early::run(segment.channel(src, dst));
+        let run = datagram::run(segment.channel(src, dst));
         let run = run.start.max(self.carried)..run.end;
         let end = self.aside.last().map_or(0, |(end, _)| *end);
         let stands = run.start <= self.begin && end <= run.end;
@@ -174,8 +175,7 @@ impl OutLog {
     fn begin(&self, segment: &Segment, (src, dst): Stream, released: u64) -> Option<Walk> {
         let chunk = u64::from(segment.geometry().chunk_bytes);
         let header = segment.header();
-        let retained =
-            header.ft.load(Relaxed) & FT_RETAIN != 0 && header.unprotected.load(Relaxed) == 0;
+        let retained = header.recording().retains() && header.unprotected.load(Relaxed) == 0;
         let walk = Walk::from_chunk(segment, src, dst, self.need.max(released) / chunk);
         match walk {
             None if !retained => Walk::from_chunk(segment, src, dst, self.cut / chunk),
@@ -184,7 +184,7 @@ impl OutLog {
     }
 
     fn found(&mut self, segment: &Segment, (src, dst): Stream, at: u64) {
-        if self.early.remove(&at) {
+        if self.acked_ahead.remove(&at) {
             walk::acknowledge(segment, src, dst, at);
             segment.rank(src).wake();
         } else if !walk::is_acknowledged(segment, src, dst, at) {
@@ -200,7 +200,7 @@ impl OutLog {
             segment.rank(src).wake();
             self.publish(segment, (src, dst));
         } else if at >= walked {
-            self.early.insert(at);
+            self.acked_ahead.insert(at);
         }
     }
 
@@ -208,7 +208,7 @@ impl OutLog {
     pub fn moved(&mut self, segment: &Segment, stream: Stream, have: u64, need: u64) {
         self.have = have;
         segment.channel(stream.0, stream.1).need.store(need, Release);
-        self.early = self.early.split_off(&need);
+        self.acked_ahead = self.acked_ahead.split_off(&need);
         self.publish(segment, stream);
     }
 
@@ -217,7 +217,7 @@ impl OutLog {
     /// back it stays until the receiver needs it no more: its node may be lost.
     fn publish(&self, segment: &Segment, (src, dst): Stream) {
         let had = self.wanting.first().map_or(self.have, |first| self.have.min(*first));
-        if segment.header().ft.load(Relaxed) & FT_PROTECT == 0 {
+        if !segment.header().recording().protects() {
             segment.channel(src, dst).had.store(had, Release);
         }
         if segment.rank(src).pressure.load(Acquire) != 0 {

@@ -11,7 +11,7 @@ use crate::shared::{Shared, lock};
 /// Longest sleep; only a backstop, nothing depends on it.
 const SLEEP: Duration = Duration::from_millis(500);
 
-/// Longest sleep while messages are sent early, which ring no bell.
+/// Longest sleep while messages are sent as a datagram, which ring no bell.
 const TICK: Duration = Duration::from_millis(2);
 /// So long after the last of them.
 const TICKS: Duration = Duration::from_millis(20);

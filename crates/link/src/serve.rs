@@ -12,11 +12,11 @@ use eyrie_protocol::replicas::Refused;
 use eyrie_tls::{Caller, Callers, Stream};
 
 use crate::connection::{Connection, Flushed};
-use crate::dial::PATIENCE;
+use crate::dial::CONNECT_TIMEOUT;
 use crate::inbound;
 use crate::incoming::{Incoming, Turn};
 use crate::shared::Shared;
-use crate::way;
+use crate::transport;
 
 /// Why a connection is not taken or does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -60,10 +60,10 @@ fn receive(shared: &Arc<Shared>, socket: TcpStream, unknown: Caller) {
     let Some(number) = shared.enrol(&socket) else { return };
     let outcome = shake(shared, socket).and_then(|(stream, peer)| {
         drop(unknown);
-        let pipe = way::take(shared, &stream, peer)?;
-        let segment = Arc::clone(&shared.segment);
-        let connection = Connection::new(stream, pipe, peer, segment).map_err(AuthError::Io)?;
-        Ok(Arc::new(connection))
+        let pipe = transport::take(shared, &stream, peer)?;
+        let (segment, silence) = (Arc::clone(&shared.segment), shared.silence());
+        let connection = Connection::new(stream, pipe, peer, segment, silence);
+        Ok(Arc::new(connection.map_err(AuthError::Io)?))
     });
     match outcome {
         Ok(connection) => {
@@ -103,7 +103,7 @@ fn report(shared: &Shared, fault: &Fault, from: &str) {
 }
 
 fn shake(shared: &Shared, socket: TcpStream) -> Result<(Stream, Member), Fault> {
-    eyrie_tls::prepare(&socket, PATIENCE).map_err(AuthError::Io)?;
+    eyrie_tls::prepare(&socket, CONNECT_TIMEOUT).map_err(AuthError::Io)?;
     let own = (shared.own.node, shared.own.epoch);
     let answer = |caller: &Hello| {
         Hello::new(Role::LinkReceiver, &shared.job, own, (caller.node, caller.epoch))

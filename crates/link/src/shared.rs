@@ -9,17 +9,19 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use eyrie_ledger::segment::Segment;
 use eyrie_protocol::membership::{Member, Neighbours, Refusal, Roster};
 use eyrie_protocol::replicas::Replicas;
+use eyrie_protocol::timing::Intervals;
 use eyrie_tls::{Routes, Secret};
 
 use crate::dial::{Dial, Unreached};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
+use crate::transport::LinkTransport;
 use crate::waker::Waker;
-use crate::way::Way;
 
 /// Connections that were not taken, for `eyrie status`.
 #[derive(Debug, Default)]
@@ -32,6 +34,21 @@ pub(crate) struct Refusals {
     pub malformed: AtomicU64,
 }
 
+#[derive(Default)]
+struct Sockets {
+    all: BTreeMap<u64, TcpStream>,
+    next: u64,
+}
+
+impl Sockets {
+    fn add(&mut self, socket: TcpStream) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.all.insert(number, socket);
+        number
+    }
+}
+
 pub(crate) struct Shared {
     pub segment: Arc<Segment>,
     pub job: String,
@@ -39,7 +56,8 @@ pub(crate) struct Shared {
     pub secret: Secret,
     /// How others are reached.
     pub routes: Routes,
-    pub way: Way,
+    pub transport: LinkTransport,
+    pub intervals: Intervals,
     /// Connections over libfabric so far.
     pub piped: AtomicU64,
     /// Hears of links that are missed.
@@ -54,8 +72,7 @@ pub(crate) struct Shared {
     kicked: AtomicBool,
     over: AtomicBool,
     /// Sockets on which a thread may wait, by number; closed at the end.
-    sockets: Mutex<BTreeMap<u64, TcpStream>>,
-    numbers: AtomicU64,
+    sockets: Mutex<Sockets>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -69,7 +86,7 @@ impl Shared {
         segment: Arc<Segment>,
         job: String,
         own: Member,
-        (secret, routes, way): (Secret, Routes, Way),
+        (secret, routes, transport, intervals): (Secret, Routes, LinkTransport, Intervals),
         replicas: (usize, Neighbours),
         unreached: Box<dyn Fn(Unreached) + Send + Sync>,
     ) -> std::io::Result<Shared> {
@@ -82,7 +99,8 @@ impl Shared {
             own,
             secret,
             routes,
-            way,
+            transport,
+            intervals,
             piped: AtomicU64::new(0),
             unreached,
             members: Mutex::default(),
@@ -91,10 +109,14 @@ impl Shared {
             refusals: Refusals::default(),
             kicked: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            sockets: Mutex::new(BTreeMap::new()),
-            numbers: AtomicU64::new(0),
+            sockets: Mutex::default(),
             threads: Mutex::new(Vec::new()),
         })
+    }
+
+    /// A peer that takes nothing for so long is tried again on a new connection.
+    pub fn silence(&self) -> Duration {
+        Duration::from_millis(self.intervals.limits.link_silence_ms)
     }
 
     pub fn outbound(&self) -> MutexGuard<'_, Outbound> {
@@ -162,9 +184,8 @@ impl Shared {
 
     /// Notes a socket on which a thread is going to wait. `None`: it is all over.
     pub fn enrol(&self, socket: &TcpStream) -> Option<u64> {
-        let number = self.numbers.fetch_add(1, Relaxed);
         let copy = socket.try_clone().ok()?;
-        lock(&self.sockets).insert(number, copy);
+        let number = lock(&self.sockets).add(copy);
         if self.is_over() {
             self.leave(number);
             return None;
@@ -173,7 +194,7 @@ impl Shared {
     }
 
     pub fn leave(&self, number: u64) {
-        lock(&self.sockets).remove(&number);
+        lock(&self.sockets).all.remove(&number);
     }
 
     /// Nothing new is begun from now on.
@@ -183,7 +204,7 @@ impl Shared {
 
     /// Ends all threads and waits for them.
     pub fn end(&self) {
-        for socket in lock(&self.sockets).values() {
+        for socket in lock(&self.sockets).all.values() {
             let _ = socket.shutdown(Shutdown::Both);
         }
         lock(&self.dials).values().for_each(|d| d.retire());

@@ -2,22 +2,25 @@
 //!
 //! Whatever fails here fails the test that uses it.
 
+#![allow(clippy::expect_used)] // it fails the test that uses it
+
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
 use eyrie_control::auth::Key;
-use eyrie_ledger::early::Wish;
+use eyrie_ledger::datagram::Wish;
 use eyrie_ledger::segment::{Geometry, Segment};
 use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::replicas::{Words, longest};
+use eyrie_protocol::timing::Intervals;
 use eyrie_tls::{Routes, Secret};
 
 use crate::dial::Unreached;
 use crate::links::{Links, Setup};
 use crate::shared::lock;
-use crate::way::Way;
+use crate::transport::LinkTransport;
 
 /// One node.
 pub struct Node {
@@ -43,7 +46,7 @@ pub struct Cluster {
     pub key: Key,
     secret: Secret,
     /// What nodes that come from now on go over.
-    pub way: Way,
+    pub transport: LinkTransport,
     early: Wish,
     geometry: Geometry,
     ft: u32,
@@ -69,7 +72,7 @@ impl Cluster {
         Cluster::of(nodes, geometry, ft, log_replicas, Secret::plain(key))
     }
 
-    /// The same with this secret. What is encrypted is not sent early.
+    /// The same with this secret. What is encrypted is not sent as a datagram.
     ///
     /// # Panics
     /// When the system has no sockets or memory left.
@@ -81,10 +84,10 @@ impl Cluster {
         secret: Secret,
     ) -> Cluster {
         let early = if secret.encrypts() { Wish::Never } else { Wish::Always };
-        Cluster::with(nodes, geometry, ft, log_replicas, (secret, Way::Tcp, early))
+        Cluster::with(nodes, geometry, ft, log_replicas, (secret, LinkTransport::Tcp, early))
     }
 
-    /// The same over this, with messages sent early or not.
+    /// The same over this, with messages sent as a datagram or not.
     ///
     /// # Panics
     /// When the system has no sockets or memory left.
@@ -93,10 +96,10 @@ impl Cluster {
         geometry: Geometry,
         ft: u32,
         log_replicas: usize,
-        (way, early): (Way, Wish),
+        (transport, early): (LinkTransport, Wish),
     ) -> Cluster {
         let secret = Secret::plain(Key::new().expect("random numbers"));
-        Cluster::with(nodes, geometry, ft, log_replicas, (secret, way, early))
+        Cluster::with(nodes, geometry, ft, log_replicas, (secret, transport, early))
     }
 
     /// All of that.
@@ -108,7 +111,7 @@ impl Cluster {
         geometry: Geometry,
         ft: u32,
         log_replicas: usize,
-        (secret, way, early): (Secret, Way, Wish),
+        (secret, transport, early): (Secret, LinkTransport, Wish),
     ) -> Cluster {
         let homes = (0..geometry.ranks).map(|r| r % nodes).collect();
         let key = secret.key().clone();
@@ -118,7 +121,7 @@ impl Cluster {
             homes,
             key,
             secret,
-            way,
+            transport,
             early,
             geometry,
             ft,
@@ -158,7 +161,8 @@ impl Cluster {
             log_replicas: self.log_replicas,
             neighbours: Neighbours::default(),
             early: self.early,
-            way: self.way.clone(),
+            transport: self.transport.clone(),
+            intervals: Intervals::default(),
             unreached: Box::new(move |said| lock(&told).push((node, said))),
         });
         Node { segment, links: links.expect("links"), member, routes }

@@ -1,6 +1,7 @@
 //! Streams between nodes: messages of threads that are ranks' ends of their channels.
 
-mod early;
+mod datagrams;
+mod direct_connections;
 mod gateway;
 mod jobs;
 mod piped;
@@ -10,4 +11,3 @@ mod strangers;
 mod tls;
 mod units;
 mod unreached;
-mod wires;

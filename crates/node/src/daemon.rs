@@ -1,27 +1,29 @@
 //! A node daemon: a node of a job with several, in a process of its own (`eyrie __member`).
 //!
 //! Kept true: the job's key comes through standard input and stands in no argument; when the
-//! controller is gone for too long (`line`), or does not want this node any more, its processes and
-//! its storage go, too.
+//! controller is gone for too long (`controller_connection`), or does not want this node any more,
+//! its processes and its storage go, too.
 
-use crate::agent::{self, Agent, BeginError, Network};
-use crate::at_rest::{self, AtRestError};
-use crate::ha::{HaError, Place, Watch};
-use crate::home::{self, LOCK};
-use crate::line::{self, Caller};
-use crate::lodging;
-use crate::points;
-use crate::post::Post;
-use crate::reap;
-use crate::sealing;
-use crate::spawn::Prefix;
-use crate::store::{self, Doors, Identity, Members};
-use crate::vault::{Door, Setup};
+use eyrie_agent::{self as agent, Agent, BeginError, Network};
+use eyrie_connection::controller_connection::{self, Caller};
+use eyrie_connection::node_session::NodeSession;
 use eyrie_control::auth::{AuthError, Key};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::gateway::{Clusters, HOME};
 use eyrie_control::node::Enlist;
 use eyrie_control::{AtRest, Decoder};
+use eyrie_exchange::image_store::{self, StoreServices};
+use eyrie_exchange::store_protocol::{Identity, Members};
+use eyrie_exchange::vault::{Setup, VaultHandle};
+use eyrie_ha::{HaError, Place, Watch};
+use eyrie_launcher::node_storage;
+use eyrie_process::reap;
+use eyrie_process::spawn::Prefix;
+use eyrie_process::stop_points;
+use eyrie_state::at_rest::{self, AtRestError};
+use eyrie_state::home::{self, LOCK};
+use eyrie_state::local::{self, Elsewhere, LocalError};
+use eyrie_state::sealing;
 use eyrie_tls::{Routes, Secret};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -55,6 +57,8 @@ pub enum DaemonError {
     Ha(#[from] HaError),
     #[error(transparent)]
     Begin(#[from] BeginError),
+    #[error(transparent)]
+    Local(#[from] LocalError),
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
@@ -80,9 +84,11 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     let local = tokio::task::LocalSet::new();
     let kept = runtime.block_on(local.run_until(serve(enlist, &folder, prefix)));
     reap::clear();
-    if !matches!(kept, Ok(true)) {
+    if matches!(kept, Ok(true)) {
+        local::keep(&folder);
+    } else {
         match &lodging {
-            Some((lock, around)) => lodging::remove(around, lock),
+            Some((lock, around)) => node_storage::remove(around, lock),
             // Nobody listens any more.
             None => drop(home::remove_folder(&folder)),
         }
@@ -100,7 +106,8 @@ fn read_enlist() -> Result<Enlist, DaemonError> {
 
 /// Who tells this node to end is passed on: it ends when nothing of the job hangs on it any more.
 fn heed_signals(hear: &mpsc::UnboundedSender<agent::Msg>) -> io::Result<()> {
-    for kind in [SignalKind::terminate(), SignalKind::user_defined1()] {
+    let kinds = [SignalKind::terminate(), SignalKind::user_defined1(), SignalKind::user_defined2()];
+    for kind in kinds {
         let (mut signals, hear) = (signal(kind)?, hear.clone());
         tokio::task::spawn_local(async move {
             while signals.recv().await.is_some() {
@@ -111,16 +118,25 @@ fn heed_signals(hear: &mpsc::UnboundedSender<agent::Msg>) -> io::Result<()> {
     Ok(())
 }
 
-fn make_storage(folder: &Path, at_rest: &AtRest, key: Option<&Key>) -> Result<(), DaemonError> {
-    std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
+/// Makes it there, or where nodes of this machine have theirs.
+fn make_storage(
+    folder: &Path,
+    name: &str,
+    (at_rest, key): (&AtRest, Option<&Key>),
+) -> Result<Option<Elsewhere>, DaemonError> {
+    let elsewhere = local::make(folder, name, local::wanted())?;
+    if elsewhere.is_none() {
+        std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
+    }
     if *at_rest == AtRest::Kernel {
         at_rest::encrypt(folder)?;
     }
     match key {
-        Some(key) => sealing::begin(&key.0).map_err(os("the key for what it stores")),
-        None if at_rest.is_sealed() => Err(DaemonError::NoKey),
-        None => Ok(()),
+        Some(key) => sealing::begin(&key.0).map_err(os("the key for what it stores"))?,
+        None if at_rest.is_sealed() => return Err(DaemonError::NoKey),
+        None => {}
     }
+    Ok(elsewhere)
 }
 
 /// What is known of the ways to others before the controller says more: the gateway that leads to
@@ -130,54 +146,63 @@ fn routes_from(node: u32, gateway: Option<(u64, SocketAddr)>, clusters: &Cluster
     if let Some((number, at)) = gateway {
         routes.set((0..=node).map(|node| clusters.of(node)).collect(), None);
         routes.set_home(HOME);
-        routes.set_door(number, at);
+        routes.set_gateway(number, at);
     }
     routes
 }
 
 fn caller(enlist: &Enlist, routes: &Routes) -> Result<Caller, DaemonError> {
     let Enlist { job, node, epoch, key, lodged, controller, gateway, spec, .. } = enlist;
-    let watch = spec.ha.as_ref().map(|ha| Place::brief(ha, job)).transpose()?;
+    let watch = spec.storage.ha.as_ref().map(|ha| Place::brief(ha, job)).transpose()?;
     Ok(Caller {
         controller: *controller,
         job: job.clone(),
         own: (*node, *epoch),
-        secret: Secret::new(Key(*key), spec.tls).map_err(os("TLS"))?,
+        secret: Secret::new(Key(*key), spec.security.tls).map_err(os("TLS"))?,
         limit: spec.controller_limit(),
-        watch: watch.map(|place| Arc::new(Watch::new(place))),
+        watch: watch.map(|place| Arc::new(Watch::new(place, spec.timing.intervals.lease))),
         through: gateway.map(|_| routes.clone()),
-        near: !lodged && spec.hosts.is_none() && !spec.netns && gateway.is_none(),
+        near: !lodged
+            && spec.placement.hosts.is_none()
+            && !spec.placement.netns
+            && gateway.is_none(),
+        detector: spec.timing.intervals.detector,
     })
 }
 
 /// Returns whether its storage is to be kept.
 async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, DaemonError> {
-    make_storage(folder, &enlist.spec.at_rest, enlist.at_rest.as_ref())?;
-    let routes = routes_from(enlist.node, enlist.gateway, &enlist.spec.clusters);
+    let name = format!("{}-{}", enlist.job, enlist.node);
+    let at_rest = (&enlist.spec.security.at_rest, enlist.at_rest.as_ref());
+    let elsewhere = make_storage(folder, &name, at_rest)?;
+    // Its lock is held to the end.
+    let folder = elsewhere.as_ref().map_or(folder, |storage| storage.path.as_path());
+    let routes = routes_from(enlist.node, enlist.gateway, &enlist.spec.placement.clusters);
     let caller = caller(&enlist, &routes)?;
     let Enlist { job, node, epoch, spec, .. } = enlist;
-    let (keep, secret) = (spec.keep, caller.secret.clone());
-    points::reach("join-1");
+    let (keep, secret) = (spec.storage.keep, caller.secret.clone());
+    stop_points::reach("join-1");
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
-    let own = Identity { job: job.clone(), node, epoch, secret, routes };
+    let silence = Duration::from_millis(spec.timing.intervals.limits.link_silence_ms);
+    let own = Identity { job: job.clone(), node, epoch, secret, routes, silence };
     let images = folder.join(home::IMAGES);
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;
     let store_at = store.local_addr().map_err(os("listener"))?;
-    let (turned_away, post) = (Arc::default(), Arc::new(Post::default()));
+    let (turned_away, post) = (Arc::default(), Arc::new(NodeSession::default()));
     let (count, out) = (Arc::clone(&turned_away), Arc::clone(&post));
     let say = Arc::new(move |message| out.say(message));
     let vault = spec.is_vaulted().then(|| {
         let (folder, images) = (folder.join(home::VAULT), images.clone());
-        let (job, ranks, members) = (job.clone(), spec.size, Arc::clone(&members));
-        Door::open(Setup { folder, images, job, ranks, members, say: say.clone() })
+        let (job, ranks, members) = (job.clone(), spec.program.size, Arc::clone(&members));
+        VaultHandle::open(Setup { folder, images, job, ranks, members, say: say.clone() })
     });
     let vault = vault.transpose().map_err(os("thread"))?;
-    let ignored = spec.ignore_features.clone().into();
-    let doors = Doors { vault: vault.clone(), ignored, ..Doors::default() };
-    let invited = Arc::clone(&doors.invited);
-    store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count, doors)
+    let ignored = spec.placement.ignore_features.clone().into();
+    let services = StoreServices { vault: vault.clone(), ignored, ..StoreServices::default() };
+    let invited = Arc::clone(&services.invited);
+    image_store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count, services)
         .map_err(os("store"))?;
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
@@ -189,20 +214,19 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         store,
         turned_away,
         invited,
-        calls: Arc::default(),
         homes,
         links,
         archive,
         vault,
         watch: caller.watch.clone(),
     };
-    let place = agent::Place { id: job, images, prefix, segment: None };
-    if spec.grace_ms > 0 {
+    let place = agent::Place { id: job, images, saved: None, prefix, segment: None };
+    if spec.timing.grace_ms > 0 {
         heed_signals(&hear).map_err(os("signals"))?;
     }
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
     // Before that, which takes seconds where libfabric looks for its providers: silence is the end.
-    line::keep(caller, called, post, orders).map_err(os("thread"))?;
+    controller_connection::keep(caller, called, post, orders).map_err(os("thread"))?;
     agent.borrow_mut().join();
     agent::serve(&agent, &mut ordered, heard).await;
     let finished = agent.borrow().finished();

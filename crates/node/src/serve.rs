@@ -3,37 +3,39 @@
 //! Kept true: the job lives as long as the console's connection; malformed input closes a
 //! connection and is counted; on the way out no process, image or segment is left.
 
-use crate::agent::{self, Agent};
-use crate::at_rest;
-use crate::crew::{Crew, Daemon};
-use crate::guest;
-use crate::ha::{HaError, Lead, Vouch};
-use crate::home;
-use crate::job::grow::start_daemon;
-use crate::job::{self, BeginError, Job, JournalError, Msg, Node, Place, Reign, Shared};
-use crate::outlet::Outlet;
-use crate::points;
-use crate::reap;
-use crate::saved::SavedJob;
-use crate::sealing;
-use crate::spawn::Prefix;
-use crate::units;
+mod begin;
+mod drive;
+mod reader;
+mod takeover;
+
+use crate::metrics::Metrics;
+use crate::outside::client as told_by;
+use begin::{BeginError, carry_out};
+use drive::Driver;
+pub(crate) use drive::Shared;
+use eyrie_connection::send_queue::Outlet;
 use eyrie_control::gateway::MAX_CLUSTERS;
-use eyrie_control::{AtRest, ClientMsg, Decoder, Ft, JobSpec, NodeMsg, PROTOCOL, Transport};
-use eyrie_protocol::halt::Holder;
+use eyrie_control::{ClientMsg, JobSpec, NodeMsg, PROTOCOL, Transport};
+use eyrie_controller::{Job, Msg, Place};
+use eyrie_ha::HaError;
+use eyrie_launcher::node_launcher::Daemon;
+use eyrie_launcher::remote_node;
+use eyrie_process::reap;
+use eyrie_process::spawn::Prefix;
+use eyrie_process::stop_points;
+use eyrie_protocol::suspend::Suspender;
+use eyrie_state::history::{self, RecordError};
+use eyrie_state::home;
+use reader::Reader;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -44,9 +46,6 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(20);
 const FORGETTING: Duration = Duration::from_secs(10);
 /// Longest wait for the last word of nodes that are just joining.
 const JOINING: Duration = Duration::from_secs(10);
-const READ_BYTES: usize = 64 * 1024;
-/// Most messages in a turn.
-const TURN: usize = 64;
 
 /// How the daemon is started.
 pub struct Options {
@@ -57,6 +56,8 @@ pub struct Options {
     /// The job's lock, held until the end.
     pub lock: OwnedFd,
     pub prefix: Prefix,
+    /// Where metrics are asked for, and the file that they are written to.
+    pub metrics: (Option<OwnedFd>, Option<PathBuf>),
 }
 
 /// Why a daemon ends without a job's exit code.
@@ -88,7 +89,8 @@ pub fn run(options: Options) -> Result<i32, ServeError> {
 }
 
 async fn serve(options: Options) -> Result<i32, ServeError> {
-    let Options { id, folder, console, lock, prefix } = options;
+    eyrie_process::session::be_as_nice();
+    let Options { id, folder, console, lock, prefix, metrics } = options;
     let lifeline = console.try_clone().map_err(os("console"))?;
     let console = StdStream::from(console);
     console.set_nonblocking(true).map_err(os("console"))?;
@@ -106,26 +108,30 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     };
     let (tell, mut told) = mpsc::unbounded_channel();
     let resumes = matches!(order, Order::Resume { .. });
-    let job = match carry_out(order, &id, &folder, prefix, lifeline, &outlet, &tell) {
+    let driver = Driver::new(outlet.clone(), tell.clone());
+    let job = match carry_out(order, &id, &folder, prefix, lifeline, &driver) {
         Ok(job) => job,
         Err(error) => return not_begun(error, resumes, &folder, &outlet).await,
     };
+    note(note_begin(&job.borrow()), &outlet);
     let listener = listen(&folder)?;
-    tokio::task::spawn_local(accept(listener, Rc::clone(&job)));
-    tokio::task::spawn_local(console_input(reader, Rc::clone(&job), tell.clone()));
+    tokio::task::spawn_local(accept(listener, job.clone()));
+    tokio::task::spawn_local(console_input(reader, job.clone(), tell.clone()));
     watch_signals(&tell)?;
-    let over = job.borrow().over();
+    let metrics = Metrics::begin(&job, metrics);
+    let over = Rc::clone(&job.hands.over);
     loop {
         let look = job.borrow().next_look();
         tokio::select! {
             biased;
             () = over.notified() => break,
             message = told.recv() => match message {
-                Some(message) => take(&job, message, &mut told),
+                Some(message) => job.take(message, &mut told),
                 None => break,
             },
             () = tokio::time::sleep(look) => job.borrow_mut().schedule(),
         }
+        job.fire_due();
         job.borrow_mut().end_turn();
     }
     wind_up(&job, &mut told).await;
@@ -136,6 +142,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     see_off(&job, &mut told).await;
     let code = job.borrow().exit_code().unwrap_or(1);
     forget(&job, code, &outlet).await;
+    metrics.end().await;
     let code = finish(Some(&job), &folder, &outlet, code).await;
     drop(lock);
     code
@@ -144,16 +151,19 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
 /// Waits for the end of all that belongs to a job that is over, and for its last state to be in an
 /// object store.
 async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
-    let guests = job.borrow().guests();
-    let (daemons, stragglers) = (job.borrow().daemons_to_await(), job.borrow().stragglers());
-    let gateways = job.borrow_mut().take_gateways();
-    let depot = job.borrow_mut().take_depot();
+    let held = &job.hands.daemons;
+    let guests = held.guests(&job.borrow().guests());
+    let daemons = held.of(&job.borrow().daemons_to_await());
+    let daemons: Vec<_> = daemons.into_iter().map(|daemon| daemon.pidfd).collect();
+    let stragglers = held.of(&job.borrow().stragglers());
+    job.borrow_mut().take_gateways();
+    let (gateways, depot) = (held.take_gateways(), job.hands.store.take());
     let given_up = depot.given_up();
     let farewell = move || {
         gateways.into_iter().for_each(|gateway| gateway.dismiss());
         stragglers.iter().for_each(Daemon::put_down);
-        guest::farewell(&guests);
-        guest::await_ends(&daemons);
+        remote_node::farewell(&guests);
+        remote_node::await_ends(&daemons);
         depot.close()
     };
     let mut farewell = tokio::task::spawn_blocking(farewell);
@@ -172,7 +182,10 @@ async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
 /// Ctrl-C to a job that is over gives up what it still brings to an object store.
 fn heed_at_the_end(job: &Shared, message: &Msg, given_up: &AtomicBool) {
     let asked = matches!(message, Msg::Stop { signal: libc::SIGINT });
-    if asked && !given_up.swap(true, Ordering::Relaxed) && job.borrow().spec().save_to.is_some() {
+    if asked
+        && !given_up.swap(true, Ordering::Relaxed)
+        && job.borrow().spec().storage.save_to.is_some()
+    {
         job.borrow().say("the object store is not waited for any more");
         job.borrow_mut().end_turn();
     }
@@ -186,10 +199,10 @@ async fn not_begun(
     outlet: &Outlet,
 ) -> Result<i32, ServeError> {
     match error {
-        BeginError::Journal(JournalError::Ha(error @ HaError::Held)) => {
+        BeginError::Ha(error @ HaError::Held) => {
             return depose(folder, outlet, error.to_string()).await;
         }
-        BeginError::Journal(JournalError::Ha(HaError::Ended(code))) => {
+        BeginError::Ha(HaError::Ended(code)) => {
             return finish(None, folder, outlet, code).await;
         }
         error => outlet.send(&NodeMsg::Error(error.to_string())),
@@ -206,12 +219,17 @@ async fn not_begun(
 /// Has nothing of a job that is over stay in etcd.
 async fn forget(job: &Shared, code: i32, outlet: &Outlet) {
     let (done, ended) = tokio::sync::oneshot::channel();
-    job.borrow_mut().end_ha(code, move || {
-        // Who does not wait any more does not hear it.
+    // Who does not wait any more does not hear it.
+    let done = move || {
         let _ = done.send(());
-    });
+    };
+    match &job.hands.etcd {
+        Some(etcd) => etcd.end(code, done),
+        None => done(),
+    }
     if tokio::time::timeout(FORGETTING, ended).await.is_err() {
-        let text = "etcd is away: remove there what is left of the job (docs/nodes.md)";
+        let text =
+            "etcd is away: remove there what is left of the job (docs/guides/high-availability.md)";
         outlet.send(&NodeMsg::Say(String::from(text)));
     }
 }
@@ -226,216 +244,13 @@ async fn depose(folder: &Path, outlet: &Outlet, why: String) -> Result<i32, Serv
     std::process::exit(1)
 }
 
-/// Begins, or goes on with, the job that the console orders.
-fn carry_out(
-    order: Order,
-    id: &str,
-    folder: &Path,
-    prefix: Prefix,
-    lifeline: OwnedFd,
-    outlet: &Outlet,
-    tell: &UnboundedSender<Msg>,
-) -> Result<Shared, BeginError> {
-    let (spec, restart) = match order {
-        Order::Resume { verbose } => return resume(id, folder, verbose, outlet, tell),
-        Order::Start(spec) => (*spec, false),
-        Order::Restart(spec) => (*spec, true),
-    };
-    match spec.nodes {
-        0 => begin(id, folder, prefix, (spec, restart), outlet, tell),
-        _ => begin_many(id, folder, (spec, restart), lifeline, outlet, tell),
-    }
-}
-
-/// Takes a message, and what has come meanwhile: that is one turn.
-fn take(job: &Shared, first: Msg, told: &mut mpsc::UnboundedReceiver<Msg>) {
-    let mut job = job.borrow_mut();
-    job.take(first);
-    for _ in 1..TURN {
-        if job.exit_code().is_some() {
-            return;
-        }
-        let Ok(message) = told.try_recv() else { return };
-        job.take(message);
-    }
-}
-
-/// Reads what is saved, and removes what is left of a daemon that was there before.
-fn take_up(folder: &Path) -> Result<SavedJob, BeginError> {
-    let saved = SavedJob::read(folder)?;
-    for name in [home::SOCKET, home::ENDED, home::JOURNAL] {
-        let path = folder.join(name);
-        let removed = std::fs::remove_file(&path).or_else(absent_is_fine);
-        removed.map_err(|e| BeginError::File(path, e))?;
-    }
-    // Storage of nodes of which no process is left.
-    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()) {
-        if path.file_name().is_some_and(|n| n.as_bytes().starts_with(b"node-")) && path.is_dir() {
-            at_rest::remove_dir_all(&path).map_err(|e| BeginError::File(path, e))?;
-        }
-    }
-    Ok(saved)
-}
-
-/// A job whose one node lives in this process: a new one, or one that was saved.
-fn begin(
-    id: &str,
-    folder: &Path,
-    prefix: Prefix,
-    (spec, restart): (JobSpec, bool),
-    outlet: &Outlet,
-    tell: &UnboundedSender<Msg>,
-) -> Result<Shared, BeginError> {
-    let saved = restart.then(|| take_up(folder)).transpose()?;
-    if let AtRest::Keyed { file, mark } = &spec.at_rest {
-        sealing::begin_with(Path::new(file), mark).map_err(BeginError::Daemon)?;
-    }
-    let images = folder.join(home::IMAGES);
-    let segment = saved.as_ref().map(|s| s.segment_file(folder));
-    let place = agent::Place { id: id.to_string(), images, prefix, segment };
-    let (orders, mut ordered) = mpsc::unbounded_channel();
-    let (hear, heard) = mpsc::unbounded_channel();
-    let out = tell.clone();
-    let say = Arc::new(move |message| drop(out.send(Msg::Node { node: 0, message })));
-    let node = Agent::begin(place, spec.clone(), hear, say, None)?;
-    tokio::task::spawn_local(async move { agent::serve(&node, &mut ordered, heard).await });
-    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    let nodes = vec![Node::here(orders)];
-    let job = Job::begin(place, spec, saved, nodes, outlet.clone(), tell.clone())?;
-    match restart {
-        true => job.borrow_mut().restart(),
-        false => job.borrow_mut().start_all(),
-    }
-    job.borrow_mut().end_turn();
-    Ok(job)
-}
-
-/// A job whose nodes have daemons of their own. It starts, or goes on, when all have called.
-fn begin_many(
-    id: &str,
-    folder: &Path,
-    (spec, restart): (JobSpec, bool),
-    lifeline: OwnedFd,
-    outlet: &Outlet,
-    tell: &UnboundedSender<Msg>,
-) -> Result<Shared, BeginError> {
-    let saved = restart.then(|| take_up(folder)).transpose()?;
-    if saved.as_ref().is_some_and(|saved| !units::are_same(&saved.spec, &spec)) {
-        return Err(BeginError::Units);
-    }
-    let reign = take_lead(id, &spec, tell)?;
-    let vouch = reign.as_ref().map(Reign::vouch);
-    let begun = start_nodes(id, folder, &spec, lifeline, vouch, tell);
-    let (crew, nodes) = match begun {
-        Ok(begun) => begun,
-        Err(error) => {
-            reign.into_iter().for_each(Reign::remove);
-            return Err(error);
-        }
-    };
-    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    let job = Job::begin(place, spec, saved, nodes, outlet.clone(), tell.clone())?;
-    job.borrow_mut().employ(crew);
-    reign.map_or(Ok(()), |reign| job.borrow_mut().lead(reign))?;
-    if restart {
-        job.borrow_mut().restart();
-    }
-    job.borrow_mut().begin_gateways();
-    job.borrow_mut().begin_journal();
-    job.borrow_mut().end_turn();
-    Ok(job)
-}
-
-/// The lead of a new job whose state is to be in etcd.
-fn take_lead(
-    id: &str,
-    spec: &JobSpec,
-    tell: &UnboundedSender<Msg>,
-) -> Result<Option<Reign>, BeginError> {
-    let lead = spec.ha.as_ref().map(|ha| Lead::found(ha, id)).transpose();
-    let reign = |lead| Reign::begin(lead, tell).map_err(HaError::Thread);
-    let reign = lead.and_then(|lead| lead.map(reign).transpose());
-    Ok(reign.map_err(JournalError::Ha)?)
-}
-
-/// Starts the daemons of a job's nodes.
-fn start_nodes(
-    id: &str,
-    folder: &Path,
-    spec: &JobSpec,
-    lifeline: OwnedFd,
-    vouch: Option<Arc<Vouch>>,
-    tell: &UnboundedSender<Msg>,
-) -> Result<(Crew, Vec<Node>), BeginError> {
-    let lifeline = match spec.is_journaled() {
-        true => {
-            let held = home::hold_nodes(folder).map_err(BeginError::Daemon)?;
-            give_signs(folder, spec);
-            held
-        }
-        false => lifeline,
-    };
-    let crew = Crew::new(id, folder, spec, lifeline, vouch, tell.clone());
-    let crew = crew.map_err(BeginError::Daemon)?;
-    let mut nodes = Vec::new();
-    for node in 0..spec.nodes + spec.spares {
-        let epoch = u64::from(node) + 1;
-        if spec.clusters.is_behind(node) {
-            nodes.push(Node::later(epoch));
-            continue;
-        }
-        let daemon = start_daemon(&crew, (node, epoch), None, tell).map_err(BeginError::Daemon)?;
-        nodes.push(Node::there(daemon));
-    }
-    if let Some(hosts) = &spec.hosts {
-        let (tell, limit) = (tell.clone(), Duration::from_millis(hosts.join_ms));
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(limit).await;
-            let _ = tell.send(Msg::JoiningOver);
-        });
-    }
-    Ok((crew, nodes))
-}
-
-/// Has it known, should this controller die, how long nodes on other machines wait for another.
-fn give_signs(folder: &Path, spec: &JobSpec) {
-    if spec.hosts.is_none() || !spec.is_journaled() {
-        return;
-    }
-    let (folder, limit) = (folder.to_path_buf(), spec.controller_limit());
-    tokio::task::spawn_local(async move {
-        // Until the job is over.
-        while home::note_elsewhere(&folder, limit).is_ok() {
-            tokio::time::sleep(home::SIGN).await;
-        }
-    });
-}
-
-/// A job whose controller is dead.
-fn resume(
-    id: &str,
-    folder: &Path,
-    verbose: bool,
-    outlet: &Outlet,
-    tell: &UnboundedSender<Msg>,
-) -> Result<Shared, BeginError> {
-    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    let socket = folder.join(home::SOCKET);
-    let removed = std::fs::remove_file(&socket).or_else(absent_is_fine);
-    removed.map_err(|e| BeginError::File(socket, e))?;
-    let lifeline = home::hold_nodes(folder).map_err(BeginError::Daemon)?;
-    let job = Job::resume(place, verbose, lifeline, outlet.clone(), tell)?;
-    give_signs(folder, job.borrow().spec());
-    Ok(job)
-}
-
 /// Has the nodes keep what is to be kept, and end.
 async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     job.borrow_mut().keep_logs();
     job.borrow_mut().end_turn();
     let deposed = || job.borrow().deposed().is_some();
     while !job.borrow().logs_kept() && !deposed() {
-        let Some(message) = told.recv().await else { return };
+        let Some(message) = job.next(told).await else { return };
         job.borrow_mut().take(message);
         job.borrow_mut().end_turn();
     }
@@ -456,7 +271,7 @@ async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
             return;
         }
         let message = tokio::select! {
-            message = told.recv() => message,
+            message = job.next(told) => message,
             () = tokio::time::sleep_until(end), if joining => continue,
         };
         let Some(message) = message else { return };
@@ -472,14 +287,15 @@ async fn finish(
     code: i32,
 ) -> Result<i32, ServeError> {
     let journaled = folder.join(home::JOURNAL).exists();
+    job.into_iter().for_each(|job| note(note_end(&job.borrow()), outlet));
     let kept = job.filter(|j| j.borrow().keeps_folder() && !folder.join(home::SAVED).exists());
-    let noted = kept.map_or(Ok(()), |job| note_end(&job.borrow(), folder));
+    let noted = kept.map_or(Ok(()), |job| keep_end(&job.borrow(), folder));
     if journaled {
         // As long as there is a journal the console would start another controller.
         outlet.send(&NodeMsg::Exit { code });
         let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
         // Should this process be killed from here on, the console does the rest.
-        points::reach("end-1");
+        stop_points::reach("end-1");
     }
     let left = match noted {
         Ok(()) => home::leave(folder),
@@ -500,8 +316,28 @@ fn absent_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
+/// Notes in a job's record that it begins here.
+fn note_begin(job: &Job) -> Result<(), RecordError> {
+    let Place { id, folder } = job.place();
+    history::begin(folder, id, job.spec(), job.begun_unix_ms())
+}
+
+/// And how it ended.
+fn note_end(job: &Job) -> Result<(), RecordError> {
+    let (status, traffic) = (job.status(), job.traffic());
+    history::end(&job.place().folder, &status, job.account(), traffic.as_ref())
+}
+
+/// A job without a record is a job all the same.
+fn note(noted: Result<(), RecordError>, outlet: &Outlet) {
+    if let Err(error) = noted {
+        let text = format!("eyrie history does not have all of this job: {error}");
+        outlet.send(&NodeMsg::Say(text));
+    }
+}
+
 /// Keeps what tells about the job. With that its folder stays.
-fn note_end(job: &Job, folder: &Path) -> io::Result<()> {
+fn keep_end(job: &Job, folder: &Path) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(&job.status())?;
     eyrie_image::write_private(&folder.join(home::ENDED), &text)
 }
@@ -527,32 +363,6 @@ fn watch_signals(tell: &UnboundedSender<Msg>) -> Result<(), ServeError> {
         });
     }
     Ok(())
-}
-
-/// The receiving side of a connection.
-struct Reader {
-    socket: OwnedReadHalf,
-    decoder: Decoder,
-    buffer: Vec<u8>,
-}
-
-impl Reader {
-    fn new(socket: OwnedReadHalf) -> Reader {
-        Reader { socket, decoder: Decoder::new(), buffer: vec![0; READ_BYTES] }
-    }
-
-    /// The next message; `None` when the connection is over.
-    async fn next(&mut self) -> Result<Option<ClientMsg>, eyrie_control::FrameError> {
-        loop {
-            if let Some(message) = self.decoder.next_message()? {
-                return Ok(Some(message));
-            }
-            match self.socket.read(&mut self.buffer).await {
-                Ok(0) | Err(_) => return Ok(None),
-                Ok(count) => self.decoder.push(&self.buffer[..count]),
-            }
-        }
-    }
 }
 
 fn check_hello(message: Option<ClientMsg>) -> Result<(), String> {
@@ -591,45 +401,52 @@ async fn greeting(reader: &mut Reader, outlet: &Outlet) -> Result<Order, ServeEr
 
 fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     let most = eyrie_ledger::segment::MAX_RANKS;
-    if !(1..=most).contains(&spec.size) {
-        return Err(format!("asks for {} ranks; one node holds 1 to {most}", spec.size));
+    if !(1..=most).contains(&spec.program.size) {
+        return Err(format!("asks for {} ranks; one node holds 1 to {most}", spec.program.size));
     }
-    let many = u64::from(spec.nodes) + u64::from(spec.spares);
-    if many > u64::from(most) || (spec.nodes == 0 && spec.spares > 0) {
-        return Err(format!("asks for {} nodes and {} spares", spec.nodes, spec.spares));
+    let many = u64::from(spec.placement.nodes) + u64::from(spec.placement.spares);
+    if many > u64::from(most) || (spec.placement.nodes == 0 && spec.placement.spares > 0) {
+        return Err(format!(
+            "asks for {} nodes and {} spares",
+            spec.placement.nodes, spec.placement.spares
+        ));
     }
-    let hosts = spec.hosts.as_ref().map(|h| h.list.len() as u64);
-    if hosts.is_some_and(|h| h != many || spec.nodes == 0 || spec.netns) {
+    let hosts = spec.placement.hosts.as_ref().map(|h| h.list.len() as u64);
+    if hosts.is_some_and(|h| h != many || spec.placement.nodes == 0 || spec.placement.netns) {
         return Err(format!("asks for {many} nodes on other hosts than it names"));
     }
-    let clusters = &spec.clusters;
+    let clusters = &spec.placement.clusters;
     let unknown = clusters.of.iter().any(|c| *c >= clusters.count().max(1));
     let few = clusters.count() > MAX_CLUSTERS || u64::from(clusters.count()) > many;
     if few || unknown || (clusters.count() > 0 && clusters.of.len() as u64 != many) {
         return Err(String::from("puts nodes into clusters that there are not"));
     }
-    let routed = spec.routers > 0;
-    if routed && (spec.routers > spec.spares || spec.ft != Ft::Logged) {
+    let routed = spec.placement.routers > 0;
+    if routed
+        && (spec.placement.routers > spec.placement.spares || !spec.protection.ft.goes_back_alone())
+    {
         return Err(String::from("asks for routers that do not go with the rest"));
     }
-    let (homes, ranks) = (&spec.homes, spec.size as usize);
-    if !homes.is_empty() && (homes.len() != ranks || homes.iter().any(|h| *h >= spec.nodes)) {
+    let (homes, ranks) = (&spec.placement.homes, spec.program.size as usize);
+    if !homes.is_empty()
+        && (homes.len() != ranks || homes.iter().any(|h| *h >= spec.placement.nodes))
+    {
         return Err(String::from("gives ranks homes that there are not"));
     }
-    if !spec.slots.is_empty() && spec.slots.len() != ranks {
+    if !spec.placement.slots.is_empty() && spec.placement.slots.len() != ranks {
         return Err(String::from("names processors of other ranks than there are"));
     }
-    if spec.nodes > 0 && spec.ft.verifies() {
+    if spec.placement.nodes > 0 && spec.protection.ft.verifies() {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    let one = matches!(spec.ft, Ft::Cluster { .. }) && clusters.count() < 2;
-    if spec.ft.has_units() && (spec.nodes == 0 || one) {
+    let one = spec.protection.ft.stays_in_a_cluster() && clusters.count() < 2;
+    if spec.protection.ft.has_units() && (spec.placement.nodes == 0 || one) {
         return Err(String::from("asks for recovery units that there are not"));
     }
-    if spec.tls && matches!(spec.transport, Transport::Fabric(_)) {
+    if spec.security.tls && matches!(spec.placement.transport, Transport::Fabric(_)) {
         return Err(String::from("asks for encryption over libfabric, which does none"));
     }
-    if spec.argv.is_empty() || spec.program.is_empty() {
+    if spec.program.argv.is_empty() || spec.program.path.is_empty() {
         return Err(String::from("names no program"));
     }
     Ok(spec)
@@ -638,15 +455,15 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
 async fn console_input(mut reader: Reader, job: Shared, tell: UnboundedSender<Msg>) {
     loop {
         match reader.next().await {
-            Ok(Some(ClientMsg::Stdin(bytes))) => job::take_input(&job, &bytes),
-            Ok(Some(ClientMsg::StdinEof)) => job::end_input(&job),
+            Ok(Some(ClientMsg::Stdin(bytes))) => job.borrow_mut().take_input(&bytes),
+            Ok(Some(ClientMsg::StdinEof)) => job.borrow_mut().end_input(),
             Ok(Some(ClientMsg::Signal(signal))) => {
                 let _ = tell.send(Msg::Stop { signal });
             }
             Ok(Some(_)) | Ok(None) => break,
             Err(error) => {
                 tracing::warn!(%error, "console");
-                job.borrow_mut().malformed += 1;
+                job.borrow_mut().note_malformed();
                 break;
             }
         }
@@ -658,7 +475,7 @@ async fn accept(listener: UnixListener, job: Shared) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::task::spawn_local(client(stream, Rc::clone(&job)));
+                tokio::task::spawn_local(client(stream, job.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "accept");
@@ -693,7 +510,7 @@ async fn serve_client(stream: UnixStream, number: u64, job: &Shared) {
             Ok(Some(message)) => message,
             Ok(None) => return,
             Err(error) => {
-                job.borrow_mut().malformed += 1;
+                job.borrow_mut().note_malformed();
                 outlet.send(&NodeMsg::Error(error.to_string()));
                 return outlet.flushed().await;
             }
@@ -746,6 +563,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         outlet.send(&NodeMsg::Done);
         return Ok(());
     }
+    let outlet = &told_by(outlet.clone());
     match message {
         ClientMsg::Status => job.ask_status(outlet.clone()),
         ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
@@ -773,10 +591,10 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.migrate((&from, &to), (release, deadline_ms), number, outlet.clone())?;
         }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
-        ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,
-        ClientMsg::Turn { runs: true, .. } => job.let_go_on(Holder::Client(client), outlet)?,
+        ClientMsg::Continue => job.let_go_on(Suspender::User, outlet)?,
+        ClientMsg::Turn { runs: true, .. } => job.let_go_on(Suspender::Client(client), outlet)?,
         ClientMsg::Turn { runs: false, lease_ms } => {
-            job.hold(Holder::Client(client), Some(lease_ms), outlet.clone())?;
+            job.hold(Suspender::Client(client), Some(lease_ms), outlet.clone())?;
         }
         ClientMsg::Vault => job.tell_vault(outlet)?,
         ClientMsg::Scrub { write, rate } => {

@@ -3,6 +3,7 @@
 use super::*;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 
 /// How long it waits for a server that says nothing; one of a test may be run late.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -12,17 +13,12 @@ fn store(endpoint: &str) -> Store {
 }
 
 fn store_with(endpoint: &str, patience: Duration) -> Store {
-    let url = endpoint.parse().unwrap();
-    let bucket = Bucket::new(url, UrlStyle::Path, "states", "us-east-1").unwrap();
-    Store {
-        agent: agent(patience),
-        bucket,
-        keys: Credentials::new("key", "secret"),
-        endpoint: endpoint.to_string(),
-        pace: Pace::new(None),
-        given_up: Vec::new(),
-        tried_again: false,
-    }
+    let mut access = Access::default();
+    let options =
+        [("endpoint_url", endpoint), ("access_key_id", "key"), ("secret_access_key", "secret")];
+    options.iter().for_each(|(name, value)| access.set(&format!("aws_{name}"), (*value).into()));
+    let place = StoreUrl::parse("s3://states").unwrap();
+    Store::heard(&place, &access, RateLimit::new(None), patience).unwrap()
 }
 
 /// Answers one call each with these bytes, then hangs up. Tells what was called: the first lines.
@@ -55,7 +51,8 @@ fn answers(all: Vec<String>) -> (String, impl FnOnce() -> Vec<String>) {
 
 fn answer(status: &str, body: &str) -> String {
     let length = body.len();
-    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+    let about = "ETag: \"tag\"\r\nConnection: close";
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{about}\r\n\r\n{body}")
 }
 
 /// One that breaks off in the middle of its body.
@@ -75,26 +72,48 @@ fn listed(key: &str, bytes: u64) -> String {
 
 const NO_UPLOAD: &str = "<Error><Code>NoSuchUpload</Code><Message>gone</Message></Error>";
 
+const BEGUN: &str = "<InitiateMultipartUploadResult><Bucket>states</Bucket><Key>object</Key>\
+                     <UploadId>u</UploadId></InitiateMultipartUploadResult>";
+
+/// An answer to who asks about an object only.
+fn about(bytes: u64) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n")
+}
+
+/// Brings 70 bytes in one part.
+fn in_one_part(store: &mut Store) -> Result<u64, StoreError> {
+    let mut parts = [vec![7; 70], Vec::new()].into_iter();
+    store.put_next("object", 70, &mut || Ok(parts.next().unwrap_or_default()))
+}
+
 /// The store makes the object, and its answer is lost: to be asked again it knows no such upload.
 #[test]
 fn an_object_whose_answer_was_lost_is_there() {
     let lost = [String::new(), broken("200 OK", "<Complete"), answer("500 Odd", "")];
     for lost in lost {
         for (bytes, there) in [(70, true), (69, false)] {
-            let all = vec![
+            let mut all = vec![
+                answer("200 OK", BEGUN),
+                answer("200 OK", ""),
                 lost.clone(),
                 answer("404 Not Found", NO_UPLOAD),
-                answer("200 OK", &listed("object", bytes)),
+                about(bytes),
             ];
+            if !there {
+                // It is given up.
+                all.push(answer("204 No Content", ""));
+            }
+            let calls = all.len();
             let (endpoint, join) = answers(all);
-            let done = store(&endpoint).complete("object", "upload", &["tag".into()], 70);
+            let done = in_one_part(&mut store(&endpoint));
             assert_eq!(done.is_ok(), there, "{done:?}");
-            assert_eq!(join().len(), 3);
+            assert_eq!(join().len(), calls);
         }
     }
     // Who was not asked before cannot have done it.
-    let (endpoint, join) = answers(vec![answer("404 Not Found", NO_UPLOAD)]);
-    let done = store(&endpoint).complete("object", "upload", &["tag".into()], 70);
+    let all = [("200 OK", BEGUN), ("200 OK", ""), ("404 Not Found", NO_UPLOAD), ("204 Gone", "")];
+    let (endpoint, join) = answers(all.map(|(status, body)| answer(status, body)).to_vec());
+    let done = in_one_part(&mut store(&endpoint));
     assert!(matches!(done, Err(StoreError::Refused { status: 404, .. })), "{done:?}");
     join();
 }
@@ -133,28 +152,42 @@ fn asked(stream: &TcpStream) -> usize {
     let mut reader = BufReader::new(stream);
     while reader.read_line(&mut line).unwrap() > 2 {
         if let Some(range) = line.to_lowercase().strip_prefix("range: bytes=") {
-            from = range.trim().trim_end_matches('-').parse().unwrap();
+            from = range.trim().split('-').next().unwrap().parse().unwrap();
         }
         line.clear();
     }
     from
 }
 
+/// What stands before the rest of an object.
+fn head(partial: bool, from: usize, all: usize, tag: &str) -> String {
+    let length = format!("Content-Length: {}\r\n{tag}\r\n", all - from);
+    match partial {
+        true => {
+            let range = format!("Content-Range: bytes {from}-{}/{all}", all - 1);
+            format!("HTTP/1.1 206 Partial Content\r\n{range}\r\n{length}")
+        }
+        false => format!("HTTP/1.1 200 OK\r\n{length}"),
+    }
+}
+
 /// Serves one object: of each call so many bytes, then the connection breaks. With `ranges` it
 /// knows them. Ends after as many calls.
-fn serve(content: Vec<u8>, pieces: Vec<usize>, ranges: bool) -> (String, impl FnOnce()) {
+fn serve(
+    content: Vec<u8>,
+    pieces: Vec<usize>,
+    ranges: bool,
+    tag: &'static str,
+) -> (String, impl FnOnce()) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let serving = std::thread::spawn(move || {
         for piece in pieces {
             let (mut stream, _) = listener.accept().unwrap();
             let from = asked(&stream);
-            let (status, from) = match ranges && from > 0 {
-                true => ("206 Partial Content", from),
-                false => ("200 OK", 0),
-            };
-            let left = &content[from..];
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", left.len());
+            let partial = ranges && from > 0;
+            let from = if partial { from } else { 0 };
+            let (left, head) = (&content[from..], head(partial, from, content.len(), tag));
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(&left[..piece.min(left.len())]).unwrap();
         }
@@ -173,9 +206,7 @@ fn serve_silently(content: Vec<u8>, pieces: Vec<usize>) -> (String, impl FnOnce(
             let (mut stream, _) = listener.accept().unwrap();
             let from = asked(&stream);
             wanted.push(from);
-            let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
-            let left = &content[from..];
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", left.len());
+            let (left, head) = (&content[from..], head(from > 0, from, content.len(), ""));
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(&left[..piece.min(left.len())]).unwrap();
             let _ = stream.read(&mut [0]);
@@ -185,19 +216,30 @@ fn serve_silently(content: Vec<u8>, pieces: Vec<usize>) -> (String, impl FnOnce(
     (endpoint, move || serving.join().unwrap())
 }
 
-/// Takes calls that bring something, until no more come; then says how many there were.
-fn serve_uploads() -> (String, impl FnOnce() -> usize) {
+/// Takes calls that bring something, until no more come; then says which there were.
+fn serve_uploads() -> (String, impl FnOnce() -> Vec<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let serving = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        let (mut calls, mut line, mut reader) = (0, String::new(), BufReader::new(&stream));
-        // Heads of requests; their bodies have ten bytes.
+        let (mut calls, mut line, mut reader) =
+            (Vec::new(), String::new(), BufReader::new(&stream));
+        let (mut method, mut bytes) = (String::new(), 0);
         while reader.read_line(&mut line).unwrap_or(0) > 0 {
+            if method.is_empty() {
+                method = line.split(' ').next().unwrap().to_string();
+            }
+            if let Some(length) = line.to_lowercase().strip_prefix("content-length:") {
+                bytes = length.trim().parse().unwrap();
+            }
             if line == "\r\n" {
-                reader.read_exact(&mut [0; 10]).unwrap();
-                (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
-                calls += 1;
+                reader.read_exact(&mut vec![0; bytes]).unwrap();
+                let body = if method == "POST" { BEGUN } else { "" };
+                let head = format!("Content-Length: {}\r\nETag: \"x\"", body.len());
+                let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}");
+                (&stream).write_all(answer.as_bytes()).unwrap();
+                calls.push(std::mem::take(&mut method));
+                bytes = 0;
             }
             line.clear();
         }
@@ -206,9 +248,9 @@ fn serve_uploads() -> (String, impl FnOnce() -> usize) {
     (endpoint, move || serving.join().unwrap())
 }
 
-fn fetched(pieces: &[usize], ranges: bool) -> Result<bool, StoreError> {
+fn fetched(pieces: &[usize], ranges: bool, tag: &'static str) -> Result<bool, StoreError> {
     let content: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
-    let (endpoint, join) = serve(content.clone(), pieces.to_vec(), ranges);
+    let (endpoint, join) = serve(content.clone(), pieces.to_vec(), ranges, tag);
     let port = endpoint.rsplit(':').next().unwrap();
     let path = std::env::temp_dir().join(format!("eyrie-objects-{port}"));
     let got = store(&endpoint).get_file("object", &path);
@@ -220,14 +262,17 @@ fn fetched(pieces: &[usize], ranges: bool) -> Result<bool, StoreError> {
 
 #[test]
 fn what_breaks_off_is_gone_on_with() {
-    assert!(fetched(&[40_000, 30_000, 10_000, 10_000, 5_000, 100_000], true).unwrap());
-    assert!(fetched(&[40_000, 100_000], false).unwrap());
+    for tag in ["", "ETag: \"x\"\r\n"] {
+        assert!(fetched(&[40_000, 30_000, 10_000, 10_000, 5_000, 100_000], true, tag).unwrap());
+    }
+    // Who gives all of it whatever was asked for is asked for all of it.
+    assert!(fetched(&[40_000, 0, 100_000], false, "").unwrap());
 }
 
 #[test]
 fn a_server_that_gives_nothing_is_away() {
-    let error = fetched(&[40_000, 0, 0, 0, 0], true).unwrap_err();
-    assert!(matches!(error, StoreError::Away(..)), "{error}");
+    let error = fetched(&[40_000, 0, 0, 0, 0], true, "").unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable(..)), "{error}");
 }
 
 #[test]
@@ -251,16 +296,19 @@ fn what_is_given_up_is_brought_no_further() {
     let (endpoint, serving) = serve_uploads();
     let (given_up, mut it) = (Arc::new(AtomicBool::new(false)), store(&endpoint));
     it.heed(Arc::clone(&given_up));
-    let mut left = 3;
+    let mut left = 4;
     let mut next = || {
         left -= 1;
         given_up.store(left == 0, Ordering::Relaxed);
         Ok(vec![7; 10])
     };
-    let error = it.put_parts("object", "upload", vec![7; 10], &mut next).unwrap_err();
+    let error = it.put_next("object", 10, &mut next).unwrap_err();
     assert!(matches!(error, StoreError::GivenUp), "{error}");
     drop(it);
-    assert_eq!((left, serving()), (0, 3));
+    assert_eq!(
+        (left, serving()),
+        (0, ["POST", "PUT", "PUT", "PUT", "DELETE"].map(String::from).to_vec())
+    );
 }
 
 #[test]
@@ -273,10 +321,8 @@ fn a_long_object_has_longer_parts() {
 
 #[test]
 fn what_is_in_memory_is_brought_in_parts_if_it_is_long() {
-    let begun = "<InitiateMultipartUploadResult><Bucket>states</Bucket><Key>object</Key>\
-                 <UploadId>u</UploadId></InitiateMultipartUploadResult>";
-    let last = "<CompleteMultipartUploadResult/>";
-    let all = [begun, "", "", last].map(|body| answer("200 OK", body)).to_vec();
+    let last = "<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>";
+    let all = [BEGUN, "", "", last].map(|body| answer("200 OK", body)).to_vec();
     let (endpoint, join) = answers(all);
     let bytes = vec![7; usize::try_from(PART_BYTES).unwrap() + 9];
     assert_eq!(store(&endpoint).put_bytes("object", &bytes).unwrap(), PART_BYTES + 9);
@@ -289,4 +335,36 @@ fn what_is_in_memory_is_brought_in_parts_if_it_is_long() {
     let (endpoint, join) = answers(vec![answer("200 OK", "")]);
     assert_eq!(store(&endpoint).put_bytes("object", b"short").unwrap(), 5);
     assert!(join()[0].starts_with("PUT"));
+}
+
+#[test]
+fn a_folder_is_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("file://{}/states", folder.path().display());
+    let place = StoreUrl::parse(&place).unwrap();
+    let mut store = Store::open(&place, None).unwrap();
+    assert!(matches!(store.reach(&place.key("")), Err(StoreError::File(..))), "nothing is there");
+    assert!(store.list(&place.key("")).unwrap().is_empty());
+    store.put(&place.key("list"), b"it").unwrap();
+    let long = vec![7; usize::try_from(PART_BYTES).unwrap() + 9];
+    assert_eq!(store.put_bytes(&place.key("data/x y%z"), &long).unwrap(), PART_BYTES + 9);
+    store.reach(&place.key("")).unwrap();
+    let mut all = store.list(&place.key("")).unwrap();
+    all.sort_by(|a, b| a.key.cmp(&b.key));
+    let found: Vec<_> = all.iter().map(|it| (it.key.as_str(), it.bytes)).collect();
+    let want = [(place.key("data/x y%z"), PART_BYTES + 9), (place.key("list"), 2)];
+    assert_eq!(found, want.each_ref().map(|(key, bytes)| (key.as_str(), *bytes)));
+    let private =
+        std::os::unix::fs::MetadataExt::mode(&place.folder().unwrap().metadata().unwrap());
+    assert_eq!(private & 0o777, 0o700);
+    let to = folder.path().join("to");
+    assert_eq!(store.get_file(&want[0].0, &to).unwrap(), PART_BYTES + 9);
+    assert!(std::fs::read(&to).unwrap() == long && store.get(&want[1].0).unwrap() == b"it");
+    assert!(matches!(store.get(&place.key("no")), Err(StoreError::Missing(_))));
+    for (key, _) in &want {
+        store.delete(key).unwrap();
+        store.delete(key).unwrap();
+    }
+    store.cleared();
+    assert!(!place.folder().unwrap().exists());
 }

@@ -55,7 +55,7 @@ pub struct ToReplica {
 
 /// The end of one log: where it is, and its last word (which may grow in place).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct End {
+struct LogEnd {
     tail: u64,
     last: u64,
 }
@@ -65,7 +65,7 @@ struct Replica {
     member: Member,
     connected: bool,
     /// What is on this connection, by rank.
-    sent: BTreeMap<u32, End>,
+    sent: BTreeMap<u32, LogEnd>,
     /// Everything up to here is on this connection.
     sent_upto: Option<u64>,
     /// Everything up to here is held. Outlives the connection, as the replica does.
@@ -78,7 +78,7 @@ pub struct Gate {
     own: Member,
     wanted: usize,
     neighbours: Neighbours,
-    ranks: BTreeMap<u32, End>,
+    ranks: BTreeMap<u32, LogEnd>,
     /// Counts samples that found something new.
     seq: u64,
     replicas: Vec<Replica>,
@@ -165,7 +165,7 @@ impl Gate {
     /// for a ticket and start it when that may leave.
     pub fn attach(&mut self, rank: u32, logs: &impl DetLogs) {
         self.detach(rank);
-        let end = End { tail: logs.trim(rank), last: 0 };
+        let end = LogEnd { tail: logs.trim(rank), last: 0 };
         self.ranks.insert(rank, end);
     }
 
@@ -183,7 +183,7 @@ impl Gate {
         for (&rank, end) in &mut self.ranks {
             let tail = logs.tail(rank).max(end.tail);
             let last = if tail > logs.trim(rank) { logs.word(rank, tail - 1) } else { end.last };
-            let now = End { tail, last };
+            let now = LogEnd { tail, last };
             news |= *end != now;
             *end = now;
         }
@@ -245,7 +245,7 @@ impl Gate {
             if base || !words.is_empty() {
                 frame.pieces.push(Piece { rank, first: from, base, words });
             }
-            replica.sent.insert(rank, End { tail: to.min(end.tail), last });
+            replica.sent.insert(rank, LogEnd { tail: to.min(end.tail), last });
             if !whole {
                 return Some(frame);
             }

@@ -1,6 +1,6 @@
 //! Whether the machine of a node gives a sign, whatever the node's daemon does: a kernel
 //! acknowledges what comes for a daemon that is slow or stopped, and one that is gone does not. So
-//! a node whose machine is gone is given up long before its daemon's patience would be over.
+//! a node whose machine is gone is given up long before its daemon's time would be over.
 //!
 //! Pure: the caller says what time it is, and what its own kernel tells of the connection. Kept
 //! true: the limit follows the longest silence of that machine that turned out to be none, within
@@ -13,13 +13,12 @@
 //! and says which give no sign. The controller takes its word for a node of which it has not heard
 //! for as long itself: the word may be old.
 
-use crate::patience::{LEAST_MS, Patience, TICK_MS};
+use crate::failure_detector::SilenceTracker;
+use crate::timing::Detector;
 
-/// Silence of a machine that is always borne. A beat is sent every 100 ms, and again by TCP 200 and
-/// 600 ms later: so long an outage passes unnoticed.
-pub const LEAST_SIGN_MS: u64 = 750;
-/// When nothing came from a machine for so long, it says nothing for the controller's own.
-const QUIET_MS: u64 = 300;
+/// When nothing came from a machine for so many heartbeats, it says nothing for the controller's
+/// own.
+const QUIET_BEATS: u64 = 3;
 /// The limit, in longest silences.
 const TIMES: u64 = 4;
 
@@ -39,34 +38,40 @@ impl Sign {
     }
 }
 
-/// Whether a node is gone of whose machine its gateway says that it gives no sign, and of which
-/// nothing was heard for so long.
-pub fn is_missed(silent_ms: u64) -> bool {
-    silent_ms > LEAST_SIGN_MS
+impl Detector {
+    /// Whether a node is gone of whose machine its gateway says that it gives no sign, and of which
+    /// nothing was heard for so long.
+    pub fn is_missed(&self, silent_ms: u64) -> bool {
+        silent_ms > self.machine_silence_ms
+    }
 }
 
-/// What is known of a machine.
+/// What is known of a machine. A heartbeat is sent to it every 100 ms, and again by TCP 200 and
+/// 600 ms later: the 750 ms that are always borne by default let so long an outage pass unnoticed.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    habit: Patience,
+    detector: Detector,
+    habit: SilenceTracker,
     /// Nothing came for a while, whether anything was due or not.
     quiet: bool,
 }
 
 impl Machine {
-    pub fn new(now_ms: u64) -> Machine {
-        Machine { habit: Patience::new(now_ms), quiet: false }
+    pub fn new(detector: Detector, now_ms: u64) -> Machine {
+        let habit = SilenceTracker::new(detector.heartbeat_ms, now_ms);
+        Machine { detector, habit, quiet: false }
     }
 
     /// Whether it is time to look again: forgetting takes its time, however much comes.
     pub fn wants_look(&self, now_ms: u64) -> bool {
-        self.habit.since(now_ms) >= TICK_MS / 2
+        self.habit.since(now_ms) >= self.detector.heartbeat_ms / 2
     }
 
     /// A look. No sign: the kernel does not tell, and nothing is concluded.
     pub fn look(&mut self, sign: Option<Sign>, now_ms: u64) {
         let since_ms = self.habit.since(now_ms);
-        self.quiet = sign.is_some_and(|sign| sign.age_ms > QUIET_MS);
+        let quiet_ms = QUIET_BEATS * self.detector.heartbeat_ms;
+        self.quiet = sign.is_some_and(|sign| sign.age_ms > quiet_ms);
         match sign {
             Some(sign) if sign.due && sign.age_ms > since_ms => {
                 self.habit.passed(now_ms);
@@ -81,7 +86,8 @@ impl Machine {
 
     /// How long a silence is borne.
     pub fn limit_ms(&self) -> u64 {
-        (self.habit.longest_ms() * TIMES).clamp(LEAST_SIGN_MS, LEAST_MS)
+        let Detector { machine_silence_ms, silence_least_ms, .. } = self.detector;
+        (self.habit.longest_ms() * TIMES).clamp(machine_silence_ms, silence_least_ms)
     }
 }
 
@@ -120,21 +126,27 @@ impl Company {
                 false => self.quiet = self.quiet.saturating_sub(1),
             }
         }
-        self.is_sound(now_ms) && machine.silent_ms() > machine.limit_ms()
+        let calm_ms = machine.detector.silence_least_ms;
+        self.is_sound(calm_ms, now_ms) && machine.silent_ms() > machine.limit_ms()
     }
 
-    /// Whether others give signs, and have for a while: this end is not what is cut off.
-    fn is_sound(&mut self, now_ms: u64) -> bool {
+    /// Whether others give signs, and have for so long: this end is not what is cut off.
+    fn is_sound(&mut self, calm_ms: u64, now_ms: u64) -> bool {
         if 2 * self.quiet > self.there || self.quiet == self.there {
             self.unsound_ms = Some(now_ms);
         }
-        self.unsound_ms.is_none_or(|at| at + LEAST_MS < now_ms)
+        self.unsound_ms.is_none_or(|at| at + calm_ms < now_ms)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const D: Detector = Detector::DEFAULT;
+    const TICK_MS: u64 = D.heartbeat_ms;
+    const LEAST_MS: u64 = D.silence_least_ms;
+    const LEAST_SIGN_MS: u64 = D.machine_silence_ms;
 
     const NONE: Option<Sign> = Some(Sign { due: true, age_ms: u64::MAX });
 
@@ -155,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_sign_is_gone_within_a_second() {
-        let mut machine = Machine::new(0);
+        let mut machine = Machine::new(D, 0);
         (1..=50).for_each(|n| machine.look(came(20), n * TICK_MS));
         assert_eq!(machine.limit_ms(), LEAST_SIGN_MS);
         assert_eq!(gone(&mut machine, 5_000, 3, 0), Some(5_800));
@@ -166,14 +178,14 @@ mod tests {
         for (there, others, found) in
             [(2, 0, true), (1, 0, false), (2, 1, false), (4, 1, true), (4, 2, false), (5, 2, false)]
         {
-            let found_at = gone(&mut Machine::new(0), 0, there, others);
+            let found_at = gone(&mut Machine::new(D, 0), 0, there, others);
             assert_eq!(found_at.is_some(), found, "{there} nodes, {others} others quiet");
         }
     }
 
     #[test]
     fn after_silence_that_most_shared_some_are_heard_later() {
-        let (mut company, mut one) = (Company::default(), Machine::new(0));
+        let (mut company, mut one) = (Company::default(), Machine::new(D, 0));
         let (mut seat, mut other) = (company.joins(), company.joins());
         for now in (TICK_MS..=1_000).step_by(TICK_MS as usize) {
             one.look(NONE, now);
@@ -182,7 +194,7 @@ mod tests {
             );
         }
         // The other one is heard.
-        assert!(!company.looked(&mut other, &Machine::new(1_000), 1_100));
+        assert!(!company.looked(&mut other, &Machine::new(D, 1_000), 1_100));
         (11..=31).for_each(|n| one.look(NONE, n * TICK_MS));
         assert!(!company.looked(&mut seat, &one, 1_000 + LEAST_MS));
         assert!(company.looked(&mut seat, &one, 1_001 + LEAST_MS));
@@ -190,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_is_not_due_or_not_told_is_no_silence() {
-        let mut machine = Machine::new(0);
+        let mut machine = Machine::new(D, 0);
         for now in (TICK_MS..5_000).step_by(TICK_MS as usize) {
             let idle = Some(Sign { due: false, age_ms: now });
             machine.look(if now < 2_500 { idle } else { None }, now);
@@ -200,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_limit_follows_the_longest_silence_and_is_bounded() {
-        let mut machine = Machine::new(0);
+        let mut machine = Machine::new(D, 0);
         let mut now = 0;
         for (silent, limit) in [(300, 1_200), (5_000, LEAST_MS)] {
             let end = now + silent;
@@ -214,13 +226,13 @@ mod tests {
         (1..400).for_each(|n| machine.look(came(10), now + n * TICK_MS));
         assert_eq!(machine.limit_ms(), LEAST_SIGN_MS);
         // However much comes in between, it is not forgotten at once.
-        let busy = Machine::new(1_000);
+        let busy = Machine::new(D, 1_000);
         assert!(!busy.wants_look(1_010) && busy.wants_look(1_050));
     }
 
     #[test]
     fn time_in_which_nobody_looked_hardly_counts() {
-        let mut machine = Machine::new(0);
+        let mut machine = Machine::new(D, 0);
         machine.look(NONE, 3_600_000);
         assert_eq!(machine.silent_ms(), 2 * TICK_MS);
     }
@@ -229,7 +241,7 @@ mod tests {
     fn who_leaves_is_not_counted_any_more() {
         let mut company = Company::default();
         let mut seats = [(); 3].map(|()| company.joins());
-        let mut machine = Machine::new(0);
+        let mut machine = Machine::new(D, 0);
         (1..5).for_each(|n| machine.look(NONE, n * TICK_MS));
         let _ = company.looked(&mut seats[0], &machine, 500);
         assert_eq!((company.there, company.quiet), (3, 1));

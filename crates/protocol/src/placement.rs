@@ -3,15 +3,16 @@
 //! Pure. Kept true: a rank's home is a live node, or the node it was lost with until it is placed
 //! again - which `recovery` decides.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// How ranks are laid out at the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
 pub enum Map {
-    /// The first ranks on the first node, the next on the second.
+    /// The first ranks on the first node, the next on the second
     #[default]
     Block,
-    /// One on each node in turn.
+    /// One on each node in turn
     Cyclic,
 }
 

@@ -16,26 +16,32 @@
 //! An image counts only for the incarnation that it is of and those after it, never for one that
 //! was restored from an older image meanwhile and still needs the logs since then.
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
-//! A job that was saved as a whole is brought back alike, from an archive that is no member. Of
-//! ranks that go back together (`together`) nothing is fetched: all are restored from one set. The
-//! ranks of a node or a cluster may be one recovery unit (`units`): one set, but with outcomes and
-//! logs.
+//! A job that was saved as a whole is brought back alike, from an archive that is no member.
+//!
+//! Which ranks come back together is said by one value, `units::Units`. A rank that is a unit comes
+//! back at once. The ranks of a larger unit wait for each other, and come from one coordinated
+//! snapshot (`units`). If all ranks are one unit nothing is recorded of them, and nothing fetched
+//! (`coordinated`).
 
-mod bereft;
+mod coordinated;
+mod data_loss;
 mod dropped;
 mod images;
 mod leave;
-mod places;
+mod placement;
 mod saved;
 mod snapshots;
 mod spread;
-mod together;
+mod stored;
+#[cfg(test)]
+mod testing;
 mod unfit;
 mod units;
 mod vault;
 
-use crate::membership::Member;
+use crate::membership::{Member, Neighbours};
 use crate::replicas::{Answer, Words, longest};
+use crate::units::{LogAt, Units};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,13 +87,13 @@ pub enum Input {
     Tick,
     /// Retention gave this image up.
     Dropped { rank: u32, generation: u32 },
-    /// Of ranks that are checkpointed together: this set is given up.
+    /// Of ranks that are all one unit: this snapshot is given up.
     Void { generation: u32 },
-    /// Of ranks that go back together: processes are being killed, `AllDown` comes.
+    /// Of ranks that are all one unit: processes are being killed, `AllDown` comes.
     GoBack,
     /// After `RollBack`: no process is left. `members`: all live nodes, with new epochs.
     AllDown { members: Vec<Member> },
-    /// This set of one recovery unit is given up.
+    /// This snapshot of one recovery unit is given up.
     VoidUnit { unit: u32, generation: u32 },
     /// These are to leave, all at one time. `wishes`: where their ranks are to go if that can be,
     /// best first. Nothing happens if nobody stays.
@@ -205,9 +211,9 @@ struct Rank {
     /// Fetched determinants that are not replicated again yet.
     words: Option<Words>,
     /// Checkpoints that count, and who holds them.
-    kept: BTreeMap<u32, BTreeSet<Member>>,
+    committed: BTreeMap<u32, BTreeSet<Member>>,
     /// Those that do not count yet.
-    unborn: BTreeMap<u32, BTreeSet<Member>>,
+    pending: BTreeMap<u32, BTreeSet<Member>>,
     /// Those of snapshots, also such as are kept for nothing else.
     pinned: BTreeMap<u32, BTreeSet<Member>>,
     /// Who keeps those that the vault has.
@@ -221,7 +227,7 @@ struct Rank {
 }
 
 /// All ranks and nodes of a job.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Planner {
     rule: Rule,
     members: Vec<Member>,
@@ -236,22 +242,23 @@ pub struct Planner {
     rolling_back: bool,
     /// Node numbers by rank, as at the start.
     map: Vec<u32>,
-    /// All ranks are one recovery unit.
-    together: bool,
-    /// The set of images that they came from last.
-    set: u32,
-    units: units::Units,
+    /// Which ranks come back together, and which nodes take none as they log for others.
+    units: Units,
+    /// The snapshot that each unit of several ranks came from last.
+    snapshots: BTreeMap<u32, u32>,
+    /// How often each of them went back, if it is not all ranks.
+    lives: BTreeMap<u32, u32>,
+    /// Which nodes copies go to.
+    neighbours: Neighbours,
     leaves: leave::Leaves,
     /// Ranks that could not be brought back where they were to be, and where that was.
     unfit: BTreeMap<u32, unfit::Tried>,
-    /// Numbers of nodes that take no ranks: they log messages for others.
-    routers: BTreeSet<u32>,
 }
 
 impl Planner {
     /// `map`: the node number of each rank. Nothing is started before all those nodes have joined:
     /// see `start`.
-    pub fn new(map: Vec<u32>) -> Self {
+    pub fn new(units: Units, map: Vec<u32>) -> Self {
         Planner {
             rule: Rule::Copies(COPIES),
             members: Vec::new(),
@@ -263,19 +270,25 @@ impl Planner {
             copying: BTreeMap::new(),
             rolling_back: false,
             map,
-            together: false,
-            set: 0,
-            units: units::Units::default(),
+            units,
+            snapshots: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            neighbours: Neighbours::default(),
             leaves: leave::Leaves::default(),
             unfit: BTreeMap::new(),
-            routers: BTreeSet::new(),
         }
     }
 
-    /// The same where these nodes take no ranks.
-    pub fn with_routers(mut self, routers: impl IntoIterator<Item = u32>) -> Self {
-        self.routers.extend(routers);
-        self
+    /// The same, with the log there.
+    #[must_use]
+    pub fn logged_at(self, log_at: LogAt) -> Self {
+        Planner { units: self.units.logged_at(log_at), ..self }
+    }
+
+    /// The same, with copies on these.
+    #[must_use]
+    pub fn with_neighbours(self, neighbours: Neighbours) -> Self {
+        Planner { neighbours, ..self }
     }
 
     /// All nodes have joined: starts every rank from the program's beginning.
@@ -288,8 +301,7 @@ impl Planner {
     fn begin(&mut self, todo: &mut Vec<Action>) {
         let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
         self.ranks.clear();
-        self.set = 0;
-        self.units.begin();
+        self.forget_returns();
         for rank in 0..self.map.len() {
             let Some(home) = self.mapped(rank) else { return todo.push(Action::Lost) };
             self.ranks.push(Rank {
@@ -298,8 +310,8 @@ impl Planner {
                 ran: home,
                 phase: Phase::Fetching,
                 words: None,
-                kept: BTreeMap::from([(0, BTreeSet::new())]),
-                unborn: BTreeMap::new(),
+                committed: BTreeMap::from([(0, BTreeSet::new())]),
+                pending: BTreeMap::new(),
                 pinned: BTreeMap::new(),
                 guards: BTreeMap::new(),
                 unsound: BTreeSet::new(),
@@ -317,8 +329,8 @@ impl Planner {
     fn mapped(&self, rank: usize) -> Option<Member> {
         let node = self.map[rank];
         let there = self.members.iter().find(|m| m.node == node);
-        let all: Vec<Member> =
-            self.members.iter().copied().filter(|m| !self.routers.contains(&m.node)).collect();
+        let routes = |m: &Member| self.units.log_at().is_router(m.node);
+        let all: Vec<Member> = self.members.iter().copied().filter(|m| !routes(m)).collect();
         let busy: Vec<Member> = all.iter().copied().filter(|m| !self.spares.contains(m)).collect();
         let others = if busy.is_empty() { &all } else { &busy };
         let (others, turn) = self.begins_among(rank, others);
@@ -350,7 +362,7 @@ impl Planner {
         if self.vaults() || self.enough() < COPIES {
             return None;
         }
-        let ring = self.units.neighbours.after(home.node, &self.members);
+        let ring = self.neighbours.after(home.node, &self.members);
         let stays = ring.iter().find(|m| self.leaves(m).is_none());
         stays.or(ring.first()).copied()
     }
@@ -358,7 +370,7 @@ impl Planner {
     /// Who has an image of a rank that counts.
     pub fn holders(&self, rank: u32, generation: u32) -> impl Iterator<Item = Member> {
         let rank = self.ranks.get(rank as usize);
-        let holders = rank.and_then(|r| r.kept.get(&generation));
+        let holders = rank.and_then(|r| r.committed.get(&generation));
         holders.into_iter().flatten().copied()
     }
 
@@ -392,8 +404,8 @@ impl Planner {
             Input::GoBack => self.go_back(),
             Input::Return { generation, members } => self.return_all(generation, members, todo),
             Input::Unpin { generation } => self.unpin(generation),
-            Input::Places { of } => self.units.neighbours.place(of),
-            Input::Domains { of } => self.units.neighbours.set_domains(of),
+            Input::Places { of } => self.neighbours.place(of),
+            Input::Domains { of } => self.neighbours.set_domains(of),
             late if self.rolling_back => self.take_late(&late),
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);
@@ -446,7 +458,7 @@ impl Planner {
             | Input::Guarded { .. }) => self.take_leave(&leave, todo),
             Input::Void { generation } => self.void(&self.all(), generation, todo),
             Input::VoidUnit { unit, generation } => {
-                self.void(&self.ranks_of(unit), generation, todo);
+                self.void(&self.units.ranks_of(unit), generation, todo);
             }
             Input::Dropped { rank, generation } => self.dropped(rank, generation),
             Input::Pin { generation } => self.pin(generation, todo),
@@ -483,12 +495,9 @@ impl Planner {
         if self.ranks.is_empty() {
             return;
         }
-        if self.rolling_back && self.together {
-            // What others have to say, also of the ends of ranks, must not wait for it.
-            todo.push(Action::Members(self.members.clone()));
-        }
         if self.rolling_back {
-            return;
+            // What others have to say, also of the ends of ranks, must not wait for it.
+            return todo.push(Action::Members(self.members.clone()));
         }
         if self.members.is_empty() {
             return todo.push(Action::Lost);
@@ -496,7 +505,7 @@ impl Planner {
         todo.push(Action::Members(self.members.clone()));
         let mut any = false;
         for rank in &mut self.ranks {
-            let images = rank.kept.values_mut().chain(rank.unborn.values_mut());
+            let images = rank.committed.values_mut().chain(rank.pending.values_mut());
             for holders in images.chain(rank.pinned.values_mut()) {
                 holders.remove(&member);
             }
@@ -512,9 +521,9 @@ impl Planner {
                 rank.phase = Phase::Fetching;
             }
             any |= lost;
-            rank.unborn.retain(|_, holders| !holders.is_empty());
+            rank.pending.retain(|_, holders| !holders.is_empty());
         }
-        if any && self.together {
+        if any && self.units.are_one() {
             return self.roll_back(format!("{member} is lost"), todo);
         }
         self.units_fall(todo);
@@ -529,7 +538,7 @@ impl Planner {
     /// was restored from an older one would be without the log in between.
     fn forget_lost_images(&mut self, todo: &mut Vec<Action>) {
         for index in 0..self.ranks.len() {
-            let kept = self.ranks[index].kept.iter();
+            let kept = self.ranks[index].committed.iter();
             let lost: Vec<u32> =
                 kept.filter(|k| *k.0 > 0 && k.1.is_empty()).map(|k| *k.0).collect();
             lost.into_iter().for_each(|generation| self.lose_image(index, generation, todo));
@@ -573,7 +582,7 @@ impl Planner {
             let held = answers.iter().filter_map(|a| a.held.get(&(index as u32)).cloned());
             rank.words = Some(longest(held.chain(rank.words.take())).unwrap_or_default());
         }
-        if !self.units.is_empty() {
+        if self.units.are_groups() {
             return self.place_units(todo);
         }
         for index in 0..self.ranks.len() {
@@ -590,9 +599,9 @@ impl Planner {
 
     /// Orders a rank's newest image at a node, under a new incarnation.
     fn restore_at(&mut self, index: usize, at: Member, todo: &mut Vec<Action>) {
-        let set = if self.together { Some(self.set) } else { self.set_of(index) };
+        let only = self.snapshot_of(index);
         let rank = &mut self.ranks[index];
-        let eligible = rank.kept.iter().rev().filter(|k| set.is_none_or(|set| *k.0 == set));
+        let eligible = rank.committed.iter().rev().filter(|k| only.is_none_or(|only| *k.0 == only));
         let newest = eligible.into_iter().find_map(|(generation, holders)| {
             let own = self.unfit.get(&(index as u32)).map_or(0, |t| t.source(holders.len()));
             let own = holders.get(&at).or_else(|| holders.iter().nth(own)).copied();
@@ -608,7 +617,7 @@ impl Planner {
         let from = holder.filter(|h| *h != at);
         // Images of the last incarnation that come to count only now could have the logs trimmed
         // that this one is going to replay.
-        let late = std::mem::take(&mut rank.unborn);
+        let late = std::mem::take(&mut rank.pending);
         rank.given_up = rank.given_up.max(late.keys().next_back().copied().unwrap_or(0));
         let discarded = late.keys().map(|g| Action::Discard { rank: index as u32, generation: *g });
         todo.extend(discarded);
@@ -626,10 +635,10 @@ impl Planner {
         if rank.incarnation != incarnation {
             return;
         }
-        if self.together {
+        if self.units.are_one() {
             return self.roll_back(format!("rank {index} died"), todo);
         }
-        if let Some(unit) = self.units.of(index) {
+        if let Some(unit) = self.unit_of(index) {
             return self.mate_died(index, unit, todo);
         }
         match rank.phase {
@@ -664,30 +673,9 @@ impl Planner {
         if !self.vaults() || self.leaving().next().is_some() {
             self.copy_more(todo);
         }
-        if self.together {
-            return self.count_sets(&self.all(), todo);
-        }
-        if !self.units.is_empty() {
-            for unit in self.all_units() {
-                self.count_sets(&self.ranks_of(unit), todo);
-            }
-            return;
-        }
-        for (index, number) in (0u32..).zip(0..self.ranks.len()) {
-            let rank = &self.ranks[number];
-            let safe = |g: &(&u32, &BTreeSet<Member>)| self.is_safe(g.1);
-            let ripe: Vec<u32> = rank.unborn.iter().filter(safe).map(|g| *g.0).collect();
-            let rank = &mut self.ranks[number];
-            for generation in ripe {
-                let holders = rank.unborn.remove(&generation).unwrap_or_default();
-                let later = rank.unborn.split_off(&generation);
-                for older in std::mem::replace(&mut rank.unborn, later).into_keys() {
-                    todo.push(Action::Discard { rank: index, generation: older });
-                }
-                rank.kept.insert(generation, holders);
-                self.unfit.remove(&index);
-                todo.push(Action::Complete { rank: index, generation });
-            }
+        let units = if self.ranks.is_empty() { BTreeSet::new() } else { self.units.all() };
+        for unit in units {
+            self.complete_safe(&self.units.ranks_of(unit), todo);
         }
     }
 
@@ -701,7 +689,7 @@ impl Planner {
     }
 
     fn all_down(&mut self, members: Vec<Member>, todo: &mut Vec<Action>) {
-        if self.together && !self.ranks.is_empty() {
+        if self.units.are_one() && !self.ranks.is_empty() {
             return self.back(members, todo);
         }
         self.settle_on(members);

@@ -1,6 +1,8 @@
 //! Steps of the planner, one by one. Long histories are those of `tests/sim`.
 
 use super::*;
+use crate::recovery::testing::planner;
+use crate::units::Extent;
 
 /// Rank, generation, home and source of those that are ordered with nothing recorded.
 pub(super) fn ordered(todo: &[Action]) -> Vec<(u32, u32, u32, Option<u32>)> {
@@ -20,7 +22,7 @@ fn member(node: u32) -> Member {
 
 /// Ranks 0 and 1 on nodes 0 and 1, node 2 without any, all running.
 fn running() -> Planner {
-    let mut p = Planner::new(vec![0, 1]);
+    let mut p = planner(Extent::Rank, vec![0, 1]);
     for node in 0..3 {
         assert_eq!(p.step(Input::Joined { member: member(node), spare: false }), []);
     }
@@ -223,6 +225,18 @@ fn without_anybody_in_step_all_go_back_to_the_beginning() {
 }
 
 #[test]
+fn who_is_left_is_told_also_while_all_go_back() {
+    let mut p = running();
+    p.step(Input::NodeDied { member: member(1) });
+    for from in [0, 2] {
+        p.step(Input::Answered { from: member(from), round: 1, answer: Answer::default() });
+    }
+    // Node 0 may wait for it to hold what a rank recorded, and tells of that rank's end then.
+    let todo = p.step(Input::NodeDied { member: member(2) });
+    assert_eq!(todo, [Action::Members(vec![member(0)])]);
+}
+
+#[test]
 fn nothing_else_is_ordered_once_all_go_back() {
     let mut p = running();
     for (rank, home) in [(0, 0), (1, 1)] {
@@ -297,7 +311,7 @@ fn a_damaged_copy_is_replaced_by_the_other_and_then_by_the_image_before() {
 
 #[test]
 fn a_spare_takes_all_ranks_of_a_dead_node() {
-    let mut p = Planner::new(vec![0, 0, 1]);
+    let mut p = planner(Extent::Rank, vec![0, 0, 1]);
     for node in 0..3 {
         p.step(Input::Joined { member: member(node), spare: node == 2 });
     }

@@ -62,12 +62,12 @@ pub enum Refused {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Held {
+struct ReplicaLog {
     first: u64,
     words: VecDeque<u64>,
 }
 
-impl Held {
+impl ReplicaLog {
     fn end(&self) -> u64 {
         self.first + self.words.len() as u64
     }
@@ -84,7 +84,7 @@ impl Held {
             if !piece.base {
                 return Err(Refused::Gap { rank, first, end: self.end() });
             }
-            *self = Held { first, words: VecDeque::new() };
+            *self = ReplicaLog { first, words: VecDeque::new() };
         }
         if piece.base {
             self.trim(first);
@@ -114,7 +114,7 @@ impl Held {
 /// All that one node holds for others.
 #[derive(Debug, Clone, Default)]
 pub struct Replicas {
-    ranks: BTreeMap<u32, Held>,
+    ranks: BTreeMap<u32, ReplicaLog>,
     /// For each rank: words before this are not needed, whenever they come.
     floors: BTreeMap<u32, u64>,
     /// Members that have sent everything up to some moment.

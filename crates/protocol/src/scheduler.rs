@@ -8,6 +8,7 @@
 //! job half of the time without any.
 
 use crate::interval::{Cost, Interval};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,16 +19,19 @@ pub const MAX_RUNNING: usize = 1;
 pub const PRESSED_PERCENT: u64 = 75;
 
 /// In which order ranks are checkpointed (the first three are the Eagle paper's).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
 pub enum Policy {
-    /// SR: at each interval one after the other, without a pause.
+    /// At each interval one after the other, without a pause
+    #[value(name = "sr")]
     Sequential,
-    /// BR: at each interval all at once.
+    /// At each interval all at once
+    #[value(name = "br")]
     Batch,
-    /// ST: each by a timer of its own, spread over the interval.
+    /// Each by a timer of its own, spread over the interval
+    #[value(name = "st")]
     Timer,
-    /// Spread over the interval and one at a time; the interval follows from what checkpoints cost
-    /// and how often ranks die, and is at most the one given.
+    /// One at a time, spread over an interval that follows from what a checkpoint costs and how
+    /// often ranks die, and is at most --ckpt-every
     #[default]
     Auto,
 }

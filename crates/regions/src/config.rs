@@ -250,6 +250,8 @@ mod tests {
         assert!(why("folders=/a;keep=0").contains("'0' is no number from 1 on"));
         assert!(why("folders=/a;node=1").contains("not as many folders"));
         assert!(why("folders=/a;mode=later").contains("neither sync nor async"));
+        let near = Config::read("folders=/a;persistent=file:///b/heat", &none).unwrap();
+        assert_eq!(near.persistent.unwrap().to_string(), "/b/heat");
         assert!(why("folders=/a;persistent=s3://").contains("write s3://BUCKET"));
         assert!(why("folders=/a;colour=red").contains("there are folders, vault"));
     }

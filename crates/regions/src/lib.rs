@@ -1,5 +1,5 @@
 //! Checkpoints of the memory that a program names, in any program, with any MPI or none; see
-//! `docs/regions.md`. The rooms, each without knowledge of those below it:
+//! `docs/guides/regions-api.md`. The rooms, each without knowledge of those below it:
 //!
 //! - `kind`, `convert`: types of elements, and one machine's made into another's
 //! - `label`, `format`: what parts are called, and their bytes
@@ -12,6 +12,8 @@
 //!   none sees the others' folders
 //! - `steps`, `session`, `restart`: what a program does with all that
 //! - `c`, `veloc`: the same for C
+#![allow(unsafe_code)] // memory of the program, C callers
+
 mod apart;
 pub mod c;
 pub mod config;
@@ -19,10 +21,10 @@ pub mod convert;
 mod error;
 mod fence;
 pub mod format;
-mod guard;
 pub mod inputs;
 pub mod kind;
 pub mod label;
+mod parity;
 pub mod part;
 pub mod peers;
 mod restart;

@@ -182,12 +182,12 @@ impl Writer {
 
 /// Writes a part that is whole to its place, durably.
 pub fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unborn = temporary(path);
-    let mut file = create(&unborn)?;
-    let done = file.write_all(bytes).and_then(|()| publish(&file, &unborn, path));
+    let partial = temporary(path);
+    let mut file = create(&partial)?;
+    let done = file.write_all(bytes).and_then(|()| publish(&file, &partial, path));
     if done.is_err() {
         // What went wrong is what counts.
-        let _ = fs::remove_file(&unborn);
+        let _ = fs::remove_file(&partial);
     }
     done
 }

@@ -7,11 +7,11 @@ use crate::apart::{self, Exchange, Found};
 use crate::convert::Conversion;
 use crate::error::{RegionsError, file, note};
 use crate::format::Entry;
-use crate::guard::{self, Held};
 use crate::kind::{Kind, Order, Type};
 use crate::label::{Label, Stamp};
+use crate::parity::{self, Held};
 use crate::part::{Part, create};
-use crate::session::{Kept, Region, Session, Which, misuse};
+use crate::session::{CommittedVersion, Region, Session, Which, misuse};
 use crate::store;
 use eyrie_vault::Vault;
 use eyrie_vault::disk::Folder;
@@ -107,7 +107,7 @@ impl Session {
         let Restoring { label, protected, flushed, .. } = restored;
         let (version, stamp) = (label.version, label.stamp);
         // What follows, follows from this one.
-        self.kept.insert(label.name, vec![Kept { version, stamp, protected, flushed }]);
+        self.kept.insert(label.name, vec![CommittedVersion { version, stamp, protected, flushed }]);
         Ok(())
     }
 
@@ -295,8 +295,8 @@ impl Session {
             return Ok((parts, Source::Apart(Box::new(found)), lost));
         }
         far.into_iter().for_each(|(place, label)| take(label, place));
-        let mut vault = guard::look(&self.config)?;
-        let (held, lost) = vault.as_mut().map(guard::list).unwrap_or_default();
+        let mut vault = parity::look(&self.config)?;
+        let (held, lost) = vault.as_mut().map(parity::list).unwrap_or_default();
         for held in held {
             take(held.label.clone(), Place::Vault(held));
         }
@@ -362,7 +362,7 @@ impl Session {
                 (Place::File { path, .. }, ..) => Ok(path.clone()),
                 (Place::Stored, ..) => self.fetch(label),
                 (Place::Vault(held), Source::Vault(vault), _) => {
-                    guard::fetch(vault, held, &store::parts(&self.folder))
+                    parity::fetch(vault, held, &store::parts(&self.folder))
                 }
                 (Place::Vault(held), Source::Apart(found), Some(exchange)) => {
                     found.fetch(exchange, held)

@@ -1,4 +1,5 @@
-//! The second level: a folder, or objects in an S3-compatible store, that outlives the nodes.
+//! The second level: a folder, or objects in a store (S3, Google Cloud Storage, Azure), that
+//! outlives the nodes.
 //!
 //! Kept true: a part is there whole or not at all; only what a process of this number brought is
 //! removed; no connection is open between two calls, so an image of the process has none.
@@ -7,7 +8,7 @@ use crate::error::{RegionsError, file, note};
 use crate::label::Label;
 use crate::part::{self, create, publish, temporary};
 use crate::store;
-use eyrie_objects::{Access, Pace, Place, Store, StoreError};
+use eyrie_objects::{Access, RateLimit, Store, StoreError, StoreUrl};
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,14 +17,17 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Level {
     Folder(PathBuf),
-    /// `s3://BUCKET/PREFIX`: parts are at PREFIX/RANK/LABEL.
-    Objects(Place),
+    /// `s3://BUCKET/PREFIX` or the like: parts are at PREFIX/RANK/LABEL.
+    Objects(StoreUrl),
 }
 
 impl Level {
-    pub fn parse(text: &str) -> Result<Level, eyrie_objects::PlaceError> {
-        match Place::is_meant(text) {
-            true => Place::parse(text).map(Level::Objects),
+    pub fn parse(text: &str) -> Result<Level, eyrie_objects::StoreUrlError> {
+        match StoreUrl::is_meant(text) {
+            true => StoreUrl::parse(text).map(|place| match place.folder() {
+                Some(folder) => Level::Folder(folder),
+                None => Level::Objects(place),
+            }),
             false => Ok(Level::Folder(text.into())),
         }
     }
@@ -42,7 +46,7 @@ impl fmt::Display for Level {
 #[derive(Debug, Clone)]
 pub enum Second {
     Folder(PathBuf),
-    Objects(Place, Access),
+    Objects(StoreUrl, Access),
 }
 
 /// A part that is to be brought.
@@ -55,7 +59,7 @@ pub enum Part<'a> {
 /// What a process has in a store.
 struct Own {
     store: Store,
-    place: Place,
+    place: StoreUrl,
 }
 
 impl Own {
@@ -75,13 +79,14 @@ impl Own {
     }
 }
 
-fn failed(place: &Place) -> impl FnOnce(StoreError) -> RegionsError {
+fn failed(place: &StoreUrl) -> impl FnOnce(StoreError) -> RegionsError {
     move |error| RegionsError::Store { place: place.to_string(), error }
 }
 
-fn own(place: &Place, access: &Access, rank: u32) -> Result<Own, RegionsError> {
+fn own(place: &StoreUrl, access: &Access, rank: u32) -> Result<Own, RegionsError> {
     let place = place.below(&rank.to_string());
-    let store = Store::with(&place, access.clone(), Pace::new(None)).map_err(failed(&place))?;
+    let store =
+        Store::with(&place, access.clone(), RateLimit::new(None)).map_err(failed(&place))?;
     Ok(Own { store, place })
 }
 
@@ -91,7 +96,7 @@ impl Second {
         Ok(match level {
             Level::Folder(folder) => Second::Folder(folder.clone()),
             Level::Objects(place) => {
-                Second::Objects(place.clone(), Access::from_env().map_err(failed(place))?)
+                Second::Objects(place.clone(), Access::from_env(place).map_err(failed(place))?)
             }
         })
     }
@@ -183,19 +188,19 @@ impl Second {
             return Ok(self.path(label).unwrap_or_default());
         };
         let path = folder.join(label.to_string());
-        let unborn = temporary(&path);
+        let partial = temporary(&path);
         let mut own = own(place, access, label.rank)?;
         let fetch = || {
-            create(&unborn).map_err(file("write", &unborn))?;
+            create(&partial).map_err(file("write", &partial))?;
             let key = own.key(label);
-            own.store.get_file(&key, &unborn).map_err(failed(&own.place))?;
-            let whole = File::open(&unborn).and_then(|it| publish(&it, &unborn, &path));
+            own.store.get_file(&key, &partial).map_err(failed(&own.place))?;
+            let whole = File::open(&partial).and_then(|it| publish(&it, &partial, &path));
             whole.map_err(file("write", &path))
         };
         let done = { fetch }();
         if done.is_err() {
             // What went wrong is what counts.
-            let _ = fs::remove_file(&unborn);
+            let _ = fs::remove_file(&partial);
         }
         done.map(|()| path)
     }

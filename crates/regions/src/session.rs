@@ -15,7 +15,7 @@ use crate::peers::Peers;
 use crate::restart::Restoring;
 use crate::sealed::Lock;
 use crate::second::Second;
-use crate::{guard, inputs, steps, store};
+use crate::{inputs, parity, steps, store};
 use eyrie_vault::cost::Measured;
 use eyrie_vault::disk;
 use eyrie_vault::seal::Key;
@@ -53,7 +53,7 @@ impl Which {
 
 /// A checkpoint that is kept, and whether all of it is in the vault.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct CommittedVersion {
     pub version: i64,
     pub stamp: Stamp,
     pub protected: bool,
@@ -87,7 +87,7 @@ pub struct Session {
     life: u32,
     serial: u32,
     run: u64,
-    pub(crate) kept: BTreeMap<String, Vec<Kept>>,
+    pub(crate) kept: BTreeMap<String, Vec<CommittedVersion>>,
     writing: Option<Writing>,
     pub(crate) restoring: Option<Restoring>,
     /// What all processes have found that they can have.
@@ -358,7 +358,7 @@ impl Session {
         let kept = self.kept.entry(label.name.clone()).or_default();
         kept.retain(|k| k.version != label.version);
         let (version, stamp) = (label.version, label.stamp);
-        kept.push(Kept { version, stamp, protected: false, flushed: false });
+        kept.push(CommittedVersion { version, stamp, protected: false, flushed: false });
         let surplus = kept.len().saturating_sub(self.config.keep);
         kept.drain(..surplus);
         if !self.config.vaulted() && !flush {
@@ -405,7 +405,7 @@ impl Session {
                 let who = Makers { peers: &self.peers, apart, measure: &measure };
                 let done = apart::protect(who, own, label, keep, held);
                 // An image of all processes may have been taken in the middle of that.
-                let again = done.is_err() && guard::repeats(&self.config, label);
+                let again = done.is_err() && parity::repeats(&self.config, label);
                 let mut any = [i64::from(again)];
                 self.peers.most(&mut any)?;
                 if any == [1] { Ok(()) } else { done }
@@ -448,7 +448,7 @@ impl Session {
         }
         // An image of this process may have been taken in the middle of that, and it may be there.
         let there = || store::has(&store::parts(&self.folder), &label);
-        let again = || there() || guard::repeats(&self.config, &label);
+        let again = || there() || parity::repeats(&self.config, &label);
         (if done.is_err() && again() { Ok(()) } else { done }, None)
     }
 
@@ -511,7 +511,9 @@ impl Session {
     fn remove_surplus(&self, name: &str) -> Result<(), RegionsError> {
         let kept = self.kept.get(name).map(Vec::as_slice).unwrap_or_default();
         let now = kept.iter().map(|k| k.stamp.order).max().unwrap_or(i64::MAX);
-        let is = |label: &Label, k: &&Kept| (k.version, k.stamp) == (label.version, label.stamp);
+        let is = |label: &Label, k: &&CommittedVersion| {
+            (k.version, k.stamp) == (label.version, label.stamp)
+        };
         let own = (name, self.peers.rank);
         let near = |label: &Label| {
             label.stamp.order > now || kept.iter().any(|k| is(label, &k) && !k.protected)

@@ -6,7 +6,7 @@ use crate::label::{Label, Stamp};
 use crate::part::Writer;
 use crate::peers::Peers;
 use crate::second::{self, Second};
-use crate::{guard, store};
+use crate::{parity, store};
 use std::path::{Path, PathBuf};
 
 /// Makes the folders into which this process writes, if they are not there.
@@ -37,9 +37,9 @@ pub fn prepare(
         second.clean(peers.rank)?;
         seen.extend(second.seen(peers.rank)?);
     }
-    let vault = if looks { guard::look(config)? } else { None };
+    let vault = if looks { parity::look(config)? } else { None };
     if let Some(mut vault) = vault {
-        seen.extend(guard::list(&mut vault).0.into_iter().map(|held| held.label));
+        seen.extend(parity::list(&mut vault).0.into_iter().map(|held| held.label));
     }
     Ok(seen.iter().map(|label| label.stamp.life()).max().unwrap_or(0))
 }
@@ -67,7 +67,7 @@ pub fn secure(
     second: Option<&Second>,
     keep: Option<&Vec<(i64, Stamp)>>,
 ) -> Result<(), RegionsError> {
-    let again = || guard::repeats(config, label);
+    let again = || parity::repeats(config, label);
     // Each may fail because an image of this process was taken in the middle of it; not what is
     // done with bytes that are held: whether those were stored before is told by what is recorded.
     if let Some(second) = second {
@@ -81,7 +81,7 @@ pub fn secure(
         }
     }
     if let Some(keep) = keep.filter(|_| config.vaulted() && label.rank == 0 && !again()) {
-        let protected = guard::protect(config, (label, ranks), keep);
+        let protected = parity::protect(config, (label, ranks), keep);
         if protected.is_err() && !again() {
             return protected;
         }

@@ -89,16 +89,16 @@ pub fn retain(
 pub fn copy(path: &Path, folder: &Path, label: &Label) -> Result<(), RegionsError> {
     make(folder)?;
     let to = folder.join(label.to_string());
-    let unborn = temporary(&to);
+    let partial = temporary(&to);
     let work = || {
-        let (mut from, mut file) = (File::open(path)?, create(&unborn)?);
+        let (mut from, mut file) = (File::open(path)?, create(&partial)?);
         io::copy(&mut from, &mut file)?;
-        publish(&file, &unborn, &to)
+        publish(&file, &partial, &to)
     };
     let done = work();
     if done.is_err() {
         // What went wrong is what counts.
-        let _ = fs::remove_file(&unborn);
+        let _ = fs::remove_file(&partial);
     }
     done.map_err(file("write", &to))
 }

@@ -1,5 +1,7 @@
 //! Checkpoints of several processes: what comes back, after which losses, and what stays on disk.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{content, files, folders, opened, protect, restore, run, store};

@@ -1,6 +1,8 @@
 //! Nodes that do not see each other's folders, and processes that are killed and repeat alone what
 //! they did, as under `eyrie run --ft logged`: with their folder, with none, and on another node.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 #[path = "common/repeating.rs"]
 mod repeating;

@@ -1,6 +1,8 @@
 //! Encrypted checkpoints: nothing of them is on any disk in the clear, and without the key, or with
 //! another one, nothing comes back.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 #[path = "common/repeating.rs"]
 mod repeating;

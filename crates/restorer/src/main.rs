@@ -7,6 +7,7 @@
 //! thread-local storage and a stack of its own, so that every mapping and every registration it was
 //! born with can be taken away under it. Started by hand it says so and exits.
 
+#![allow(unsafe_code)] // no libc, raw system calls
 #![no_std]
 #![no_main]
 

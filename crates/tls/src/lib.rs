@@ -7,6 +7,7 @@
 //! Kept true: there is no way from a socket to a `Stream` but through `Secret`, so what is to be
 //! encrypted is; nothing of this is in a rank's process.
 
+mod call;
 mod callers;
 mod identity;
 mod route;
@@ -16,6 +17,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use call::Call;
 pub use callers::{Caller, Callers, next_call};
 pub use route::{CONTROLLER, End, Routes, prepare};
 pub use secret::Secret;

@@ -6,16 +6,12 @@
 //! not (`docs/formats/gateway.md`). Kept true: nothing that is to be encrypted is said to the
 //! gateway; what both ends say to each other afterwards is for them alone.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eyrie_control::auth::{self, AuthError, Hello, Role};
-use eyrie_gateway::Reason;
-use eyrie_gateway::frame::put_target;
-
-use crate::Secret;
+use crate::call::{Call, Calls};
 
 /// One end of a way: node and epoch.
 pub type End = (u32, u64);
@@ -38,8 +34,8 @@ struct Known {
     /// The latest start of a gateway that this node was told of without the controller, and where:
     /// through it the controller is reached.
     door: Option<(u64, SocketAddr)>,
-    /// Called when there is another one.
-    heed: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// From this node, and not over.
+    calls: Calls,
 }
 
 impl Known {
@@ -50,6 +46,11 @@ impl Known {
         }
     }
 
+    /// The cluster of `to`, if it is another than that of `own`.
+    fn abroad(&self, own: u32, to: u32) -> Option<u32> {
+        self.of(to).filter(|cluster| self.of(own).is_some_and(|own| own != *cluster))
+    }
+
     /// The gateway through which that is reached.
     fn way(&self, to: u32) -> Option<SocketAddr> {
         let door = self.door.map(|(_, at)| at).filter(|_| to == CONTROLLER);
@@ -58,12 +59,17 @@ impl Known {
 }
 
 impl Routes {
-    /// What the controller says. Returns whether the gateway that there was is so no more.
+    /// What the controller says. Returns whether the gateway that there was is so no more: calls to
+    /// nodes through that have ended.
     pub fn set(&self, clusters: Vec<u32>, gateway: Option<SocketAddr>) -> bool {
         let known = &mut *self.known();
         let before = std::mem::replace(&mut known.gateway, gateway);
         known.clusters = clusters;
-        before.is_some() && before != gateway
+        let gone = before.filter(|before| Some(*before) != gateway);
+        if gone.is_some() {
+            known.calls.end(|to, through| to.0 != CONTROLLER && through == gone);
+        }
+        gone.is_some()
     }
 
     /// The controller is in that cluster, and only gateways lead there.
@@ -71,24 +77,16 @@ impl Routes {
         self.known().home = Some(cluster);
     }
 
-    /// A gateway of one's own cluster is there: which start of one, and where.
-    pub fn set_door(&self, number: u64, at: SocketAddr) {
-        let heed = {
-            let known = &mut *self.known();
-            // An earlier one may have taken its time to say so.
-            if known.door.is_some_and(|(latest, _)| latest >= number) {
-                return;
-            }
-            known.door = Some((number, at));
-            known.heed.clone()
-        };
-        heed.iter().for_each(|heed| heed());
-    }
-
-    /// Has it done when there is another gateway: what stands through the one before may not know
-    /// that this is gone.
-    pub fn heed_doors(&self, heed: impl Fn() + Send + Sync + 'static) {
-        self.known().heed = Some(Arc::new(heed));
+    /// A gateway of one's own cluster is there: which start of one, and where. Calls of the
+    /// controller through one before end.
+    pub fn set_gateway(&self, number: u64, at: SocketAddr) {
+        let known = &mut *self.known();
+        // An earlier one may have taken its time to say so.
+        if known.door.is_some_and(|(latest, _)| latest >= number) {
+            return;
+        }
+        known.door = Some((number, at));
+        known.calls.end(|to, through| to.0 == CONTROLLER && through.is_some());
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -98,41 +96,27 @@ impl Routes {
     /// The cluster of `to`, if it is another than that of `own`. The controller is in none if it is
     /// reached straight.
     pub fn abroad(&self, own: u32, to: u32) -> Option<u32> {
-        let known = self.known();
-        known.of(to).filter(|cluster| known.of(own).is_some_and(|own| own != *cluster))
+        self.known().abroad(own, to)
     }
 
-    /// Makes a connection to an address of node `to`. Its timeouts are `patience`.
-    ///
-    /// # Errors
-    /// When there is no way just now.
-    pub fn connect(
-        &self,
-        secret: &Secret,
-        job: &str,
-        (own, to): (End, End),
-        address: SocketAddr,
-        patience: Duration,
-    ) -> Result<TcpStream, AuthError> {
-        let abroad = self.abroad(own.0, to.0);
-        let gateway = self.known().way(to.0);
-        let first = match abroad {
-            None => address,
-            Some(_) => gateway.ok_or_else(|| refused(Reason::NoWay))?,
-        };
-        let mut socket = TcpStream::connect_timeout(&first, patience)?;
-        prepare(&socket, patience)?;
-        if let Some(cluster) = abroad {
-            let hello = Hello::new(Role::Passenger, job, own, (cluster, 0))?;
-            auth::call(&mut socket, secret.key(), &hello, Role::Gateway)?;
-            socket.write_all(&put_target(&address))?;
-            let mut answer = [0];
-            socket.read_exact(&mut answer)?;
-            if answer != [0] {
-                return Err(Reason::of(answer[0]).map_or(AuthError::Malformed, refused));
-            }
-        }
-        Ok(socket)
+    /// A call to node `to` from now on: it ends when that is a member no more, or the gateway on
+    /// the way is gone.
+    pub fn call(&self, own: u32, to: End) -> Call {
+        let known = &mut *self.known();
+        let through = known.abroad(own, to.0).map(|cluster| (cluster, known.way(to.0)));
+        let number = known.calls.note(to, through.and_then(|(_, gateway)| gateway));
+        Call { routes: self.clone(), number, through }
+    }
+
+    /// Ends calls to nodes that are none of these. The controller is called as long as the node
+    /// wants.
+    pub fn keep(&self, members: impl Fn(End) -> bool) {
+        self.calls(|calls| calls.end(|to, _| to.0 != CONTROLLER && !members(to)));
+    }
+
+    /// Does something with the calls that are noted.
+    pub(crate) fn calls<R>(&self, with: impl FnOnce(&mut Calls) -> R) -> R {
+        with(&mut self.known().calls)
     }
 }
 
@@ -146,14 +130,9 @@ pub fn prepare(socket: &TcpStream, patience: Duration) -> io::Result<()> {
     socket.set_write_timeout(Some(patience))
 }
 
-fn refused(reason: Reason) -> AuthError {
-    AuthError::Io(io::Error::new(io::ErrorKind::HostUnreachable, reason.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn only_nodes_of_other_clusters_are_abroad() {
@@ -182,18 +161,13 @@ mod tests {
     #[test]
     fn the_controller_is_reached_through_the_gateway_that_was_heard_of_last() {
         let [one, two, three] = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let (routes, heard) = (Routes::default(), Arc::new(AtomicU32::new(0)));
-        let count = Arc::clone(&heard);
-        routes.heed_doors(move || {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
+        let routes = Routes::default();
         routes.set(vec![0, 1], None);
         assert_eq!(routes.known().way(CONTROLLER), None);
-        routes.set_door(1, one);
-        routes.set_door(3, three);
-        routes.set_door(3, three);
-        routes.set_door(2, two);
-        assert_eq!(heard.load(Ordering::Relaxed), 2);
+        routes.set_gateway(1, one);
+        routes.set_gateway(3, three);
+        routes.set_gateway(3, three);
+        routes.set_gateway(2, two);
         let ways = || [CONTROLLER, 0].map(|to| routes.known().way(to));
         assert_eq!(ways(), [Some(three), None]);
         // What the controller had said before.

@@ -4,7 +4,7 @@
 //! `member`'s affair, and what that relies on is said at each method.
 
 use crate::files::{DROPPED, IDENTITY};
-use crate::hold::{Hold, HoldError, LOCK};
+use crate::lock::{FolderLock, LOCK, LockError};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -59,11 +59,11 @@ pub trait Disk {
 
     /// Writes a file that is there whole, or as it was before; durable when this returns.
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let unborn = unborn(name);
-        self.remove(&unborn)?;
-        self.write_at(&unborn, 0, bytes)?;
-        self.sync(&unborn)?;
-        self.rename(&unborn, name)?;
+        let temporary = temporary_name(name);
+        self.remove(&temporary)?;
+        self.write_at(&temporary, 0, bytes)?;
+        self.sync(&temporary)?;
+        self.rename(&temporary, name)?;
         self.sync_names()
     }
 }
@@ -119,7 +119,7 @@ impl<D: Looked> Disk for D {
 pub struct Folder {
     path: PathBuf,
     open: RefCell<HashMap<String, Rc<File>>>,
-    hold: Option<Hold>,
+    hold: Option<FolderLock>,
 }
 
 /// Files that are kept open.
@@ -140,16 +140,16 @@ impl Folder {
 
     /// Nobody else changes what is in the folder as long as this one is there, or its process.
     /// `who` is told to those who try.
-    pub fn hold(&mut self, who: &str) -> Result<(), HoldError> {
+    pub fn hold(&mut self, who: &str) -> Result<(), LockError> {
         if self.hold.is_none() {
-            self.hold = Some(Hold::take(&self.path, who)?);
+            self.hold = Some(FolderLock::take(&self.path, who)?);
         }
         Ok(())
     }
 
     /// Whether nothing is there but what `Member::create` leaves when it is interrupted.
     pub fn is_empty(&self) -> io::Result<bool> {
-        let begun = [DROPPED.to_string(), unborn(DROPPED), unborn(IDENTITY)];
+        let begun = [DROPPED.to_string(), temporary_name(DROPPED), temporary_name(IDENTITY)];
         Ok(self.names()?.iter().all(|name| begun.contains(name)))
     }
 
@@ -166,9 +166,10 @@ impl Folder {
         let mut options = OpenOptions::new();
         options.read(true);
         let file = if write {
-            options.write(true).create(true).truncate(false).mode(0o600).open(path)?
+            options.write(true).create(true).truncate(false).mode(0o600);
+            open_plain(&mut options, &path)?
         } else {
-            return Ok(Rc::new(options.open(path)?));
+            return Ok(Rc::new(open_plain(&mut options, &path)?));
         };
         if open.len() >= OPEN_FILES {
             open.clear();
@@ -213,7 +214,7 @@ impl Disk for Folder {
     /// On a file system that can, both files share the blocks.
     fn copy(&mut self, from: (&str, u64), to: (&str, u64), bytes: u64) -> io::Result<()> {
         // Files of their own: all others are read and written at given places.
-        let mut source = File::open(self.path.join(from.0))?;
+        let mut source = open_plain(OpenOptions::new().read(true), &self.path.join(from.0))?;
         source.seek(SeekFrom::Start(from.1))?;
         self.file(to.0, true)?;
         let mut target = OpenOptions::new().write(true).open(self.path.join(to.0))?;
@@ -245,8 +246,18 @@ impl Disk for Folder {
     }
 }
 
+/// Opens a plain file: what is something else, as a pipe, is refused, and not waited for.
+pub(crate) fn open_plain(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Of no effect on a plain file.
+    let file = how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "is no plain file")),
+    }
+}
+
 /// The name of a file that is not there whole yet.
-fn unborn(name: &str) -> String {
+fn temporary_name(name: &str) -> String {
     format!("{name}.part")
 }
 

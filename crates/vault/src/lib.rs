@@ -10,6 +10,7 @@
 //! - `flow`, `coordinator`, `recovery`: encoding, commit and what follows of a crash, as state
 //!   machines without I/O; `cost`, `ways`: models of what each way of doing that would take
 //! - `member`, `update`: one node's part; `vault`: all members in one process, over folders
+
 pub mod block;
 mod change;
 pub mod code;
@@ -20,8 +21,8 @@ pub mod encoding;
 pub mod files;
 pub mod flow;
 pub mod geometry;
-mod hold;
 pub mod layout;
+mod lock;
 pub mod member;
 mod payload;
 pub mod record;
@@ -29,13 +30,13 @@ pub mod recovery;
 mod rows;
 pub mod scheme;
 pub mod seal;
+pub mod strategy;
 pub mod stream;
 mod update;
 pub mod vault;
-pub mod ways;
 
 pub use change::Runs;
 pub use flow::Encoder;
-pub use hold::HoldError;
+pub use lock::LockError;
 pub use scheme::{Scheme, SchemeError};
 pub use vault::{Vault, VaultError};

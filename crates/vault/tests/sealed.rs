@@ -1,5 +1,7 @@
 //! Vaults that are encrypted: what is on the disks tells nothing, and all else is as without.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{Fuse, Memory, Random};

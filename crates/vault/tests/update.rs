@@ -1,6 +1,8 @@
 //! Generations whose parity is that of an earlier one, updated by differences: held against parity
 //! that is worked out plainly, with objects that change, grow, shrink, come and go.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod common;
 
 use common::{Fuse, Memory, Random};
@@ -11,8 +13,8 @@ use eyrie_vault::layout::Place;
 use eyrie_vault::member::Member;
 use eyrie_vault::record::{Commit, Made, hash};
 use eyrie_vault::seal::Key;
+use eyrie_vault::strategy::Strategy;
 use eyrie_vault::vault::{Draft, State};
-use eyrie_vault::ways::Way;
 use eyrie_vault::{Encoder, Vault};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +45,7 @@ fn drafts(vault: &mut Vault<Memory>, contents: &Contents, base: Option<u64>) -> 
     all
 }
 
-fn add(vault: &mut Vault<Memory>, contents: &Contents, drafts: &Drafts, way: Way) {
+fn add(vault: &mut Vault<Memory>, contents: &Contents, drafts: &Drafts, way: Strategy) {
     for (node, drafts) in drafts {
         for draft in drafts {
             let bytes = &contents[node][&draft.name];
@@ -57,7 +59,7 @@ fn add(vault: &mut Vault<Memory>, contents: &Contents, drafts: &Drafts, way: Way
 }
 
 /// Stores contents in a way, beside what `base` has.
-fn store(vault: &mut Vault<Memory>, contents: &Contents, way: Way, base: Option<u64>) -> u64 {
+fn store(vault: &mut Vault<Memory>, contents: &Contents, way: Strategy, base: Option<u64>) -> u64 {
     let drafts = drafts(vault, contents, base);
     let generation = vault.begin_as(way, base).unwrap();
     add(vault, contents, &drafts, way);
@@ -190,13 +192,14 @@ fn updated_parity_is_that_of_the_payloads_and_bears_every_loss() {
                 objects.insert(name.into(), random.bytes(bytes as usize));
             }
         }
-        let mut stored = vec![(store(&mut vault, &contents, Way::Whole, None), contents.clone())];
+        let mut stored =
+            vec![(store(&mut vault, &contents, Strategy::Whole, None), contents.clone())];
         for _ in 0..3 {
             evolve(&mut random, &mut contents);
             let choice = random.below(4) as usize;
             vault.set_encoder(Encoder::ALL.get(choice).copied());
             let base = stored.last().unwrap().0;
-            let generation = store(&mut vault, &contents, Way::Update, Some(base));
+            let generation = store(&mut vault, &contents, Strategy::Update, Some(base));
             stored.push((generation, contents.clone()));
         }
         for commit in vault.generations().cloned().collect::<Vec<_>>() {
@@ -234,10 +237,10 @@ fn one_change() -> (Contents, Contents) {
 fn only_what_changed_is_sent_and_the_base_can_go() {
     let (mut vault, disks) = create("rs:4+2", 6);
     let (before, after) = one_change();
-    let first = store(&mut vault, &before, Way::Whole, None);
+    let first = store(&mut vault, &before, Strategy::Whole, None);
     let whole = vault.sent_bytes();
     assert!(whole >= 2 * 6 * (3 << 20), "{whole}");
-    let second = store(&mut vault, &after, Way::Update, Some(first));
+    let second = store(&mut vault, &after, Strategy::Update, Some(first));
     // One chunk, and of each node the end of its payload, which tells of all.
     assert!(vault.sent_bytes() <= 2 * (1 + 6) * CHUNK_BYTES, "{}", vault.sent_bytes());
     let commit = vault.generations().last().unwrap().clone();
@@ -247,7 +250,7 @@ fn only_what_changed_is_sent_and_the_base_can_go() {
     assert_plain(&disks, &commit);
     assert_has(&mut vault, second, &after);
     // And on from there, with stripes as the first had them.
-    let third = store(&mut vault, &before, Way::Update, Some(second));
+    let third = store(&mut vault, &before, Strategy::Update, Some(second));
     let made = vault.generations().last().unwrap().made;
     assert_eq!(made, Made::Updated { base: second, laid: first, bytes: 7 * CHUNK_BYTES });
     assert_has(&mut vault, third, &before);
@@ -257,11 +260,11 @@ fn only_what_changed_is_sent_and_the_base_can_go() {
 fn where_all_changed_parity_is_made_anew() {
     let (mut vault, disks) = create("rs:4+2", 6);
     let (before, _) = one_change();
-    let first = store(&mut vault, &before, Way::Whole, None);
+    let first = store(&mut vault, &before, Strategy::Whole, None);
     let mut random = Random::new(4);
     let mut after = before;
     after.values_mut().flat_map(BTreeMap::values_mut).for_each(|b| *b = random.bytes(b.len()));
-    let second = store(&mut vault, &after, Way::Update, Some(first));
+    let second = store(&mut vault, &after, Strategy::Update, Some(first));
     let commit = vault.generations().last().unwrap().clone();
     assert_eq!((commit.generation, commit.made), (second, Made::Anew));
     assert_plain(&disks, &commit);
@@ -272,7 +275,7 @@ fn where_all_changed_parity_is_made_anew() {
 fn changes_are_found_and_weighed() {
     let (mut vault, _) = create("rs:4+2", 6);
     let (before, after) = one_change();
-    let first = store(&mut vault, &before, Way::Whole, None);
+    let first = store(&mut vault, &before, Strategy::Whole, None);
     let mut drafts = BTreeMap::new();
     for (node, objects) in &after {
         let draft = vault.draft(Some(first), (*node, "image"), &mut &objects["image"][..]).unwrap();
@@ -282,13 +285,13 @@ fn changes_are_found_and_weighed() {
         drafts.insert(*node, vec![draft]);
     }
     let choice = vault.weigh(Some(first), &drafts, 8).unwrap();
-    assert_eq!(choice.way, Way::Update, "{choice}");
+    assert_eq!(choice.way, Strategy::Update, "{choice}");
     vault.set_measured(Measured { link: 1e11, coding: 1e11, ..Measured::default() });
     let choice = vault.weigh(Some(first), &drafts, 8).unwrap();
-    assert_eq!(choice.way, Way::Increments, "{choice}");
-    assert_eq!(vault.weigh(None, &drafts, 8).unwrap().way, Way::Whole);
+    assert_eq!(choice.way, Strategy::Increments, "{choice}");
+    assert_eq!(vault.weigh(None, &drafts, 8).unwrap().way, Strategy::Whole);
     // Increments lie beside what they are changes of; these cannot be updated.
-    let second = store(&mut vault, &after, Way::Increments, Some(first));
+    let second = store(&mut vault, &after, Strategy::Increments, Some(first));
     assert_eq!(vault.generations().last().unwrap().needs(), BTreeSet::from([first]));
     assert_has(&mut vault, second, &after);
     let why = vault.begin_on(second).unwrap_err().to_string();
@@ -300,7 +303,7 @@ fn what_is_damaged_encrypted_or_of_other_nodes_is_not_built_on() {
     let (before, after) = one_change();
     for (name, why) in [("gen-1.parity", "damaged"), ("gen-1.data", "damaged")] {
         let (mut vault, disks) = create("rs:4+2", 6);
-        let first = store(&mut vault, &before, Way::Whole, None);
+        let first = store(&mut vault, &before, Strategy::Whole, None);
         // The last bytes are those of a table.
         let end = file(&disks[1], name).len() as u64 * 8;
         assert!(disks[1].flip(name, end - 1));
@@ -310,19 +313,19 @@ fn what_is_damaged_encrypted_or_of_other_nodes_is_not_built_on() {
         assert!(error.contains(why), "{error}");
         // It can be made whole, and then it is as any.
         assert!(vault.mend_all(true, &mut |_| {}).unwrap().repaired > 0 || name == "gen-1.parity");
-        let second = store(&mut vault, &after, Way::Update, Some(first));
+        let second = store(&mut vault, &after, Strategy::Update, Some(first));
         assert_has(&mut vault, second, &after);
     }
     let (mut vault, disks) = create("rs:4+2", 6);
     vault.set_key(Key::new(&[1; 32]));
-    let first = store(&mut vault, &before, Way::Whole, None);
+    let first = store(&mut vault, &before, Strategy::Whole, None);
     let error = vault.begin_on(first).unwrap_err().to_string();
     assert!(error.contains("it is encrypted"), "{error}");
     let members = disks[1..].iter().map(|d| Member::open(d.clone()).unwrap().unwrap()).collect();
     let mut vault = Vault::open(members).unwrap().0;
     let drafts = BTreeMap::new();
     let choice = vault.weigh(Some(first), &drafts, 8).unwrap();
-    assert!(choice.estimates.iter().all(|e| e.way != Way::Update), "{choice}");
+    assert!(choice.estimates.iter().all(|e| e.way != Strategy::Update), "{choice}");
 }
 
 #[test]
@@ -331,7 +334,7 @@ fn a_damaged_chunk_ends_the_update_and_nothing_else() {
     for place in [1_000_000, 2_500_000] {
         let (mut vault, disks) = create("rs:4+2", 6);
         let (before, after) = one_change();
-        let first = store(&mut vault, &before, Way::Whole, None);
+        let first = store(&mut vault, &before, Strategy::Whole, None);
         assert!(disks[2].flip("gen-1.data", place * 8));
         let draft = vault.draft(Some(first), (2, "image"), &mut &after[&2]["image"][..]).unwrap();
         vault.begin_on(first).unwrap();
@@ -340,7 +343,8 @@ fn a_damaged_chunk_ends_the_update_and_nothing_else() {
             to.copy_from_slice(&bytes[at as usize..at as usize + to.len()]);
             Ok(())
         };
-        let error = vault.add_draft(2, Way::Update, &draft, &mut content).unwrap_err().to_string();
+        let error =
+            vault.add_draft(2, Strategy::Update, &draft, &mut content).unwrap_err().to_string();
         assert!(error.contains("generation 1 is damaged"), "{place}: {error}");
         vault.give_up();
         recovers(&mut vault, first, (&before, &after));
@@ -351,12 +355,12 @@ fn a_damaged_chunk_ends_the_update_and_nothing_else() {
 fn so_does_damaged_parity_that_would_only_be_copied() {
     let (mut vault, disks) = create("rs:4+2", 6);
     let (before, after) = one_change();
-    let first = store(&mut vault, &before, Way::Whole, None);
+    let first = store(&mut vault, &before, Strategy::Whole, None);
     let middle = disks[4].peek("gen-1.parity").len() as u64 / 2;
     assert!(disks[4].flip("gen-1.parity", middle * 8));
     let all = drafts(&mut vault, &after, Some(first));
     vault.begin_on(first).unwrap();
-    add(&mut vault, &after, &all, Way::Update);
+    add(&mut vault, &after, &all, Strategy::Update);
     let error = vault.commit().unwrap_err().to_string();
     assert!(error.contains("generation 1 is damaged"), "{error}");
     vault.give_up();
@@ -367,6 +371,6 @@ fn so_does_damaged_parity_that_would_only_be_copied() {
 fn recovers(vault: &mut Vault<Memory>, first: u64, (before, after): (&Contents, &Contents)) {
     assert_has(vault, first, before);
     assert_eq!(vault.mend_all(true, &mut |_| {}).unwrap().repaired, 1);
-    let second = store(vault, after, Way::Update, Some(first));
+    let second = store(vault, after, Strategy::Update, Some(first));
     assert_has(vault, second, after);
 }

@@ -1,5 +1,5 @@
 """Files that ranks append to: what one appended after its checkpoint it appends again when it comes
-back."""
+back, unless its appends are recorded."""
 
 import os
 import tempfile
@@ -18,14 +18,14 @@ def read(path):
         return []
 
 
-def appended(how, held, twice):
+def appended(how, held, twice, more=("--clocks", "plain")):
     """`held`: another process has the file open for writing when the rank comes back, as it is on
-    a file system of which the kernel does not tell."""
+    a file system of which the kernel does not tell. By default appends are not recorded."""
     with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
         log = os.path.join(folder, "log")
         gate = os.path.join(folder, "gate")
         command = program("appends") + [log, str(LINES), gate]
-        options = ["--appended", how] if how else []
+        options = [*more, *(["--appended", how] if how else [])]
         with Gated(command, ranks=1, ckpt_every=3600, options=options) as job:
             job.until(lambda: len(read(log)) >= 3, "lines")
             job.eyrie("checkpoint", "last")
@@ -44,6 +44,8 @@ def appended(how, held, twice):
             assert sorted(set(lines)) == list(range(LINES)), lines
             assert (len(lines) > LINES) == twice, lines
             assert twice or lines == list(range(LINES)), lines
+            told = f"rank 0 came back, but {log} was appended to since the checkpoint" in job.stderr()
+            assert told == (held and twice), job.stderr()
 
 
 def generated():
@@ -52,5 +54,8 @@ def generated():
         ("what_is_appended_comes_twice_where_others_may_write", None, True, True),
         ("what_is_appended_comes_once_if_the_user_says_so", "cut", True, False),
         ("what_is_appended_stays", "keep", False, True),
+        ("recorded_it_comes_once", None, False, False, ()),
+        ("recorded_it_comes_once_where_others_write", None, True, False, ()),
+        ("recorded_it_comes_once_if_it_stays", "keep", False, False, ()),
     ]
     return [(label, lambda rest=rest: appended(*rest)) for label, *rest in cases]

@@ -1,9 +1,12 @@
 """What a user may get wrong: one clear line each, a non-zero exit code, and nothing left behind."""
 
 import os
+import resource
+import subprocess
+import tempfile
 
 import harness
-from harness import run_to_end
+from harness import EYRIE, run_to_end
 
 
 def program(name):
@@ -39,7 +42,7 @@ def test_a_folder_is_no_program():
 
 
 def test_open_mpi_program():
-    refused(program("foreign"), "libmpi.so.40")
+    refused(program("foreign"), "liboshmem.so.40")
 
 
 def test_zero_ranks():
@@ -75,3 +78,16 @@ def test_unknown_job():
         assert code != 0, err
         job.process.stdin.close()
         assert job.wait() == 0, job.report()
+
+
+def test_limits_that_are_too_small_name_the_way_out():
+    for limit, most, words in (
+        (resource.RLIMIT_AS, 200 << 20, "raise ulimit -v"),
+        (resource.RLIMIT_FSIZE, 64 << 10, "raise ulimit -f"),
+    ):
+        with tempfile.TemporaryDirectory(prefix="eyrie-test-") as home:
+            lower = lambda limit=limit, most=most: resource.setrlimit(limit, (most, most))
+            more = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "preexec_fn": lower}
+            env = {**os.environ, "EYRIE_HOME": home}
+            done = subprocess.run([EYRIE, "run", "-n", "2", "true"], env=env, timeout=harness.TIMEOUT_S, **more)
+            assert done.returncode == 1 and done.stderr.count("\n") == 1 and words in done.stderr, done

@@ -115,6 +115,39 @@ def test_a_rank_is_let_go_where_others_use_its_core():
         job.eyrie("abort", "last")
 
 
+def test_the_session_of_a_rank_weighs_what_the_job_does():
+    """Each session has a share of the processors of its own: a rank, too; in a nice job all ranks
+    are in the daemon's, which is as nice. It is so after a restart, with a child."""
+    for more in 0, 7:
+        wrap = ["nice", "-n", str(more)] if more else []
+        nice = min(os.nice(0) + more, 19)
+        program = ["sh", "-c", "echo runs; cat; echo over"]
+        with Job(program, 1, ft="logged", stdin="open", wrap=wrap) as job:
+            job.until(lambda: "runs" in job.stdout(), "the rank")
+            first = job.wait_running(1)["ranks"][0]["pid"]
+            weighs(job, first, nice)
+            job.eyrie("checkpoint", "last")
+            job.kill_ranks([0])
+            job.wait_event("restored", rank=0)
+            weighs(job, job.wait_running(1)["ranks"][0]["pid"], nice)
+            job.process.stdin.close()
+            assert job.wait() == 0 and "over" in job.stdout(), job.report()
+
+
+def weighs(job, pid, nice):
+    session = os.getsid(pid)
+    assert (session == pid) == (nice <= 0), (session, pid, job.report())
+
+    def said():
+        with contextlib.suppress(FileNotFoundError):
+            with open(f"/proc/{pid}/autogroup") as file:
+                return int(file.read().split()[-1])
+        # The kernel has no groups of processes by session.
+        return nice
+
+    job.until(lambda: said() == nice, f"a session that is as nice as {nice}")
+
+
 def test_a_rank_file_names_nodes_and_cores():
     expected("cg")
     a, b = cpus = two_cores()
@@ -125,7 +158,7 @@ def test_a_rank_file_names_nodes_and_cores():
             assert [r["node"] for r in record["ranks"]] == [1, 0, 0, 1], record
             bound = [str(b), str(a), both(cpus), both(cpus)]
             bound_to(job, bound)
-            _, table, _ = job.eyrie("status", "last")
+            _, table, _ = job.eyrie("status", "last", "-v")
             assert "CPUS" in table, table
             # A rank that is restored where it was has what it had.
             job.all_checkpointed()

@@ -72,6 +72,58 @@ def test_verify_finds_them_deterministic():
         assert code == 0, (command, code, out, err)
 
 
+def test_a_program_in_python():
+    """Random bytes, names and the order of sets; the time where it has one thread."""
+    script = os.path.join(harness.ROOT, "tests", "e2e", "programs", "told.py")
+    for more, options in (["clocks"], []), ([], ["--clocks", "logged"]):
+        command = [harness.PYTHON, script, "60", *more]
+        with Gated(command, ckpt_every=0, ranks=3, options=options) as job:
+            job.wait_running(3)
+            for rank in (1, 0):
+                job.kill_ranks([rank])
+                job.wait_event("restored", rank=rank)
+            job.eyrie("checkpoint", "last", "--rank", "2")
+            job.kill_ranks([2])
+            job.wait_event("restored", rank=2)
+            job.let_end()
+            assert job.wait() == 0, job.report()
+            lines = sorted(job.stdout().splitlines())
+            assert lines == [f"rank {rank}: 60 steps" for rank in range(3)], job.report()
+            assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+            gone(job)
+        command = [*command[:2], "5", *more]
+        code, out, err = run_to_end(command, ranks=2, subcommand="verify", options=options)
+        assert code == 0, (more, code, out, err)
+
+
+def test_memory_lies_where_it_lay():
+    """What follows from addresses is the same from the beginning, too."""
+    command, want = program("addresses") + ["60"], "addresses: 60 steps\n"
+    with Gated(command, ckpt_every=0, ranks=3) as job:
+        job.wait_running(3)
+        for rank in (1, 0):
+            job.kill_ranks([rank])
+            job.wait_event("restored", rank=rank)
+        undiverged(job, want)
+    code, out, err = run_to_end(program("addresses") + ["5"], ranks=2, subcommand="verify")
+    assert code == 0, (code, out, err)
+
+
+def test_timers_the_machine_and_names():
+    """All of it is something else in each life, as each process has namespaces of its own (of root)."""
+    command, want = program("machine") + ["12"], "machine: 12 steps\n"
+    with Gated(command, ckpt_every=0, ranks=3) as job:
+        job.wait_running(3)
+        job.kill_ranks([1])
+        job.wait_event("restored", rank=1)
+        job.until(lambda: job.stdout() == want, "all steps")
+        job.kill_ranks([2])
+        job.wait_event("restored", rank=2)
+        undiverged(job, want)
+    code, out, err = run_to_end(program("machine") + ["3"], ranks=2, subcommand="verify")
+    assert code == 0, (code, out, err)
+
+
 def test_what_is_not_recorded_is_found():
     """The same program without its clocks recorded, by either name of the option, and with those of MPI."""
     for how in (["--clocks", "plain"], ["--wtime", "plain"], ["--clocks", "mpi"]):

@@ -412,7 +412,7 @@ def test_status_and_events_name_clusters():
     expected("cg")
     with Clusters("cg", 4, ckpt_every=0.5) as job:
         job.gateways_live()
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "CLUSTER" in text and "GATEWAY" in text and "0,1" in text, text
         job.kill_gateways(0)
         lost = next(e for e in job.events() if e["event"] == "gateway-lost")

@@ -1,6 +1,7 @@
 """The C conformance programs on several numbers of ranks, undisturbed and with kills."""
 
 import os
+import tempfile
 
 import harness
 from bad_input import program
@@ -20,9 +21,9 @@ def comes_through(name, ranks, **options):
     return out
 
 
-def survives_kills(name):
+def survives_kills(name, *options):
     """Ranks are killed as soon as all are there; a checkpoint may have been taken or not."""
-    with Job(program(name), ranks=4, ckpt_every=0.05) as job:
+    with Job(program(name), ranks=4, ckpt_every=0.05, options=list(options)) as job:
         job.until(lambda: job.count("started") >= 4 or not job.running(), "start of all ranks")
         for victims in ([1], [0, 2], [3]):
             if job.running():
@@ -57,23 +58,75 @@ def test_what_is_begun_survives_nodes():
     survives_nodes("begun")
 
 
+def test_what_goes_between_groups_survives_nodes():
+    survives_nodes("intercomm")
+
+
+def test_groups_that_meet_survive_nodes():
+    survives_nodes("ports")
+
+
+def test_windows_survive_nodes():
+    survives_nodes("rma")
+
+
+def test_what_goes_in_parts_survives_nodes():
+    survives_nodes("parts")
+
+
+def test_shared_pointers_survive_nodes():
+    survives_nodes("sharedfp")
+
+
+def test_threads_survive_nodes():
+    survives_nodes("multiple")
+
+
+def test_threads_that_go_back_together():
+    """Nothing is recorded there: images of all threads of all ranks are one state."""
+    with Job(program("multiple"), ranks=4, ft="coordinated", ckpt_every=0.05) as job:
+        job.until(lambda: job.count("checkpointed") >= 4 or not job.running(), "a checkpoint of all")
+        if job.running():
+            job.kill_ranks([2])
+        code = job.wait()
+        assert code == 0 and job.stdout().startswith("ok multiple "), job.report()
+
+
+def is_deterministic(command, **more):
+    options = ["--seeds", "2"]
+    code, out, err = run_to_end(command, ranks=3, subcommand="verify", options=options, **more)
+    assert code == 0 and "deterministic under replay" in out, (code, out, err[-2000:])
+
+
+def test_windows_are_deterministic():
+    """Messages are delayed and hastened: operations are applied as they were."""
+    is_deterministic(program("rma") + ["verify"])
+
+
+def test_threads_are_deterministic():
+    is_deterministic(program("multiple"))
+
+
+def test_what_goes_between_groups_is_deterministic():
+    is_deterministic(program("intercomm"))
+
+
+def test_shared_pointers_are_deterministic():
+    """Which rank gets which offset is chance, and stays as it was."""
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        is_deterministic(program("sharedfp") + ["3", "keep"], env={"TMPDIR": folder})
+
+
+def test_groups_that_meet_are_deterministic():
+    is_deterministic(program("ports"))
+
+
 def generated():
     for name in NAMES:
         for ranks in (1, 2, 3, 4, 7):
             yield f"{name}_on_{ranks}", lambda n=name, r=ranks: comes_through(n, r)
         yield f"{name}_without_ft", lambda n=name: comes_through(n, 3, ft="none")
         yield f"{name}_with_kills", lambda n=name: survives_kills(n)
-
-
-def test_unsupported_function_names_itself():
-    code, out, err = run_to_end(program("unsupported"), ranks=2)
-    assert code == 0 and out == "unsupported: said so\n", (code, out, err)
-    assert "MPI_Win_create" in err, err
-
-
-def test_unsupported_function_with_fatal_handler():
-    code, _, err = run_to_end(program("unsupported") + ["fatal"], ranks=2)
-    assert code != 0 and "MPI_Win_create" in err, (code, err)
 
 
 def test_wrappers_have_no_surprises():

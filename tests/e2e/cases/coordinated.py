@@ -266,7 +266,7 @@ def test_one_rank_alone_is_not_checkpointed():
         assert code == 1 and "--rank" in err, (code, err)
         _, out, _ = job.eyrie("checkpoint", "last")
         assert out.count("checkpoint 1,") == 4, out
-        assert "together" in job.eyrie("status", "last")[1]
+        assert "together" in job.eyrie("status", "last", "-v")[1]
         job.let_end()
         assert job.wait() == 0, job.report()
 

@@ -101,7 +101,7 @@ def test_a_divergence_costs_what_was_done_since_the_snapshot():
         later = job.diverge(2)
         returned(job, later, "the replay of rank 2 diverged")
         assert later["generation"] > event["generation"], later
-        assert "snapshot of all ranks to return to: checkpoint" in job.eyrie("status", "last")[1]
+        assert "snapshot of all ranks to return to: checkpoint" in job.eyrie("status", "last", "-v")[1]
         job.ends()
         assert job.begun() == [1] * RANKS, job.begun()
 

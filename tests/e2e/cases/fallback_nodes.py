@@ -24,8 +24,8 @@ def asks(job):
 class DriftingNodes(Points, Drifting):
     """On three nodes, no rank of which repeats itself."""
 
-    def __init__(self, **more):
-        super().__init__(options=["--nodes", "3"], **more)
+    def __init__(self, options=("--nodes", "3"), **more):
+        super().__init__(options=options, **more)
 
     def snapshot(self):
         count = self.count("snapshot")
@@ -60,6 +60,17 @@ def test_a_divergence_costs_what_was_done_since_the_snapshot():
         assert job.count("rolled-back") == diverged, job.report()
         job.snapshot()
         job.back_to_the_newest(2)
+        job.ends()
+
+
+def test_a_snapshot_in_a_vault():
+    """Of which each image is in the vault; all return to it, and to the next one."""
+    with DriftingNodes(options=["--nodes", "4", "--vault", "rs:2+2"]) as job:
+        job.snapshot()
+        assert job.count("vaulted") >= RANKS, job.report()
+        job.back_to_the_newest(1)
+        job.snapshot()
+        job.back_to_the_newest(0)
         job.ends()
 
 
@@ -107,8 +118,8 @@ def test_a_rank_dies_in_the_middle_of_a_snapshot():
 class Killed(Points, Nodes):
     """A job that has snapshots on request."""
 
-    def __init__(self, nodes):
-        super().__init__("heat", nodes, SNAPSHOTS, ckpt_every=0)
+    def __init__(self, nodes, *options):
+        super().__init__("heat", nodes, [*SNAPSHOTS, *options], ckpt_every=0)
 
     def snapshot(self):
         """With all its copies."""
@@ -132,6 +143,23 @@ def test_a_home_and_its_partner_are_lost_together():
         job.ends_as("heat")
 
 
+def test_out_of_the_vault_when_outcomes_are_lost():
+    """Which one other node held; the vault bears the loss of both."""
+    expected("heat")
+    with Killed(5, "--vault", "rs:2+2", "--log-replicas", "1") as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        job.wait_event("snapshot")
+        job.kill_nodes(1, 2)
+        job.wait_event("rolled-back")
+        event = next(e for e in job.events() if e["event"] == "rolled-back")
+        assert event["generation"] and "returned to the snapshot" in event["text"], event
+        job.wait_event("restored", generation=event["generation"], count=4)
+        for rank in (1, 2):
+            assert job.count("copied", rank=rank, text="read out of the vault"), job.report()
+        job.ends_as("heat")
+
+
 def test_one_of_which_all_copies_are_lost_is_named():
     expected("heat")
     with Killed(4) as job:
@@ -143,13 +171,13 @@ def test_one_of_which_all_copies_are_lost_is_named():
         job.ends_as("heat")
 
 
-def test_a_rank_that_dies_on_one_node_only_comes_back_on_another():
-    """Time and again at the same place; others stay on that node, and the result is the same."""
+def dies_on_one_node(*options):
+    """Rank 1 does, time and again at the same place; others stay on that node, and the result is the same."""
     with tempfile.TemporaryDirectory(prefix="eyrie-test-") as made:
         command = program("picky") + [made, "1500", "1"]
         code, want, err = run_to_end(command)
         assert code == 0 and "result" in want, (code, want, err)
-        with Nodes(command, ["--nodes", "2", "--map", "block"], ckpt_every=0.3) as job:
+        with Nodes(command, ["--nodes", "2", "--map", "block", *options], ckpt_every=0.3) as job:
             job.wait_event("checkpointed", rank=1)
             job.until(lambda: "step 400\n" in job.stdout(), "some steps")
             bad = os.path.join(made, "bad")
@@ -164,3 +192,12 @@ def test_a_rank_that_dies_on_one_node_only_comes_back_on_another():
             assert not job.count("rolled-back"), job.report()
             assert not job.count("restored", rank=0), job.report()
             gone(job)
+
+
+def test_a_rank_that_dies_on_one_node_only_comes_back_on_another():
+    dies_on_one_node()
+
+
+def test_one_with_a_router_does_so_too():
+    """Those that it shared a node with now hear it by that."""
+    dies_on_one_node("--ft", "routed", "--routers", "2")

@@ -152,6 +152,22 @@ def test_full_log_without_checkpoints():
         job.says("socket")
 
 
+def test_a_message_that_waits_for_its_receive():
+    """What was sent behind it is received all the same, though the log has no room for it."""
+    total = 0
+    for byte in [2 * (i % 256) for i in range(1000)] + [41] * 1000:
+        total = (31 * total + byte) % 2**64
+    for ft, options in ("logged", []), ("coordinated", []), ("logged", ["--nodes", "2"]):
+        options = [*options, "--log-limit", "8M"]
+        with Job(program("behind"), ranks=2, ft=ft, ckpt_every=0.2, options=options) as job:
+            job.until(lambda: job.count("checkpointed") > 1 or not job.running(), "a checkpoint")
+            if job.running():
+                job.kill_ranks([0])
+            assert job.wait() == 0, job.report()
+            assert job.stdout() == f"first {total}\n", job.report()
+            assert not job.count("diverged"), job.report()
+
+
 def test_checkpoint_of_blocked_ranks():
     """One rank blocked in read(2), the others in a broadcast: all are checkpointed, killed, restored."""
     with Job(program("lines"), ranks=3, stdin="open", ckpt_every=3600) as job:

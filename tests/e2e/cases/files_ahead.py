@@ -109,6 +109,83 @@ print(one.execute("select count(*), sum(before) from t").fetchone(), *one.execut
 """
 
 
+# A file, and another that shares its blocks where the file system can (FICLONE): each is made of the
+# other again and again, so that what one holds hangs on both.
+CLONES = """
+import fcntl, os, time
+def clone(source, to):
+    with open(source, "rb") as a, open(to, "r+b") as b:
+        try:
+            fcntl.ioctl(b, 0x40049409, a.fileno())
+        except OSError:
+            b.write(a.read())
+open("state", "wb").write(bytes(65536))
+open("before", "wb").close()
+state = open("state", "r+b", buffering=0)
+for i in range(30):
+    while i in (10, 20) and not os.path.exists(f"go.{i}"):
+        time.sleep(0.002)
+    clone(*(("state", "before") if i % 3 else ("before", "state")) if i else ("state", "before"))
+    at = i % 4 * 4096
+    held = os.pread(state.fileno(), 8, at)
+    with open("before", "rb") as file:
+        other = file.read()
+    os.pwrite(state.fileno(), (int.from_bytes(held, "big") * 31 + sum(other) + i).to_bytes(16, "big")[8:], at)
+    with open("at", "a") as file:
+        print(i, file=file)
+print(sum(b * i for i, b in enumerate(open("state", "rb").read() + open("before", "rb").read())))
+"""
+
+# Owners, rights, attributes, and lists of files that are written to, removed, replaced and not kept open.
+MARKED = """
+import os, struct, time
+NAMES = ("rewritten", "removed", "replaced", "closed", "marked", "made")
+ACL = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *e) for e in (
+    (1, 6, -1), (2, 4, 1234), (4, 4, -1), (16, 4, -1), (32, 0, -1)))
+def marks():
+    def of(name):
+        about = os.stat(name)
+        xattrs = [(k, os.getxattr(name, k)) for k in sorted(os.listxattr(name))]
+        return name, oct(about.st_mode), about.st_uid, about.st_gid, about.st_mtime_ns % 1000 * (name != "made"), xattrs
+    return [of(name) for name in NAMES]
+def mark(name, ns, kind, acl, mode, owner):
+    os.chown(name, *(owner if os.geteuid() == 0 else (-1, -1)))
+    os.setxattr(name, "user.kind", kind)
+    acl and os.setxattr(name, "system.posix_acl_access", acl)
+    os.chmod(name, mode)
+    os.utime(name, ns=(ns, ns))
+files = {}
+for i in range(30):
+    while i in (10, 20) and not os.path.exists(f"go.{i}"):
+        time.sleep(0.002)
+    if i == 5:
+        for name in NAMES:
+            if name == "made":
+                os.mkdir(name)
+            elif name == "closed":
+                open(name, "w").write("one")
+            else:
+                files[name] = open(name, "w+")
+                print("one", end="", file=files[name], flush=True)
+            mark(name, 7, b"one", ACL, 0o750, (1234, 2345))
+    if i == 10:
+        print(*marks(), sep="\\n")
+        print([open(n).read() for n in NAMES if n != "made"])
+        for name in NAMES:
+            mark(name, 9, b"two", b"", 0o700, (0, 0))
+            os.removexattr(name, "system.posix_acl_access")
+            os.setxattr(name, "user.more", b"two")
+        print("two", file=files["rewritten"], flush=True)
+        print("two", file=open("closed", "a"))
+        os.unlink("removed")
+        open("new", "w").close()
+        os.replace("new", "replaced")
+        os.rmdir("made")
+    with open("at", "a") as file:
+        print(i, file=file)
+"""
+
+
 def lines(path):
     try:
         with open(path) as file:
@@ -195,6 +272,17 @@ def test_a_script_that_renames_over_others():
 def test_a_program_that_makes_what_must_be_new():
     if os.geteuid() == 0:
         right([sys.executable, "-c", MAKES], ["/old was replaced", "/once.15 came after", "put back"])
+
+
+def test_a_file_whose_blocks_are_shared():
+    if os.geteuid() == 0:
+        right([sys.executable, "-c", CLONES], ["/state was changed", "/before was changed"])
+
+
+def test_owners_rights_and_attributes_come_back():
+    if os.geteuid() == 0:
+        told = ["/rewritten was changed", "/removed was removed", "/marked has another owner"]
+        right([sys.executable, "-c", MARKED], [*told, "other attributes, other access rights than at the checkpoint"])
 
 
 def test_a_script_of_an_ordinary_user():

@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.request
 
-from harness import EYRIE, POLL_S, TIMEOUT_S, Hung, Job, NotRun, Pids, alive, free_ports, soon
+from harness import EYRIE, POLL_S, TIMEOUT_S, TIMING, Hung, Job, NotRun, Pids, alive, free_ports, soon
 from controller import same_processes
 from hosts import Hosted, on_node, refused, shell
 from nodes import Points, checkpointed_again, expected
@@ -59,7 +59,7 @@ class Etcd:
         """The names of all keys, as etcdctl would print them; asked as Eyrie asks."""
         body = b'{"key":"AA==","range_end":"AA==","keys_only":true}'
         request = urllib.request.Request(f"{self.http}/v3/kv/range", body)
-        answer = json.load(urllib.request.urlopen(request, timeout=10))
+        answer = json.load(urllib.request.urlopen(request, timeout=TIMEOUT_S))
         return sorted(base64.b64decode(kv["key"]).decode() for kv in answer.get("kvs", []))
 
     def __enter__(self):
@@ -76,10 +76,13 @@ class Standby(Job):
     def __init__(self, job, etcd, name, stdin=None, address="127.0.0.1", enter=()):
         self.first = job
         self.home = self.job_home = tempfile.mkdtemp(prefix="eyrie-test-")
+        self.program, self.who = job.program, job.who
+        if self.who:
+            os.chown(self.home, self.who["user"], self.who["group"])
         self.env = {**job.env, "EYRIE_HOME": self.home}
         self.out_path = os.path.join(self.home, "test.out")
         self.err_path = os.path.join(self.home, "test.err")
-        self.arguments = [*enter, EYRIE, "standby", f"{etcd.url}/{name}", "--address", address]
+        self.arguments = [*enter, self.program, "standby", f"{etcd.url}/{name}", "--address", address]
         self.pids, self._events, self._events_file, self._events_at = Pids(), [], None, 0
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
@@ -89,6 +92,7 @@ class Standby(Job):
                 stderr=err,
                 env=self.env,
                 start_new_session=True,
+                **self.who,
             )
         self.says("standing by")
 
@@ -309,11 +313,11 @@ def test_etcd_is_away_for_a_while():
         job.all_checkpointed()
         etcd.stop()
         job.until(lambda: job.status()["ha"]["away"], "absence of etcd in the status")
-        assert "decisions wait" in job.eyrie("status", "last")[1]
+        assert "decisions wait" in job.eyrie("status", "last", "-v")[1]
         # What dies now is brought back then.
         victim = job.status()["ranks"][3]
         os.kill(victim["pid"], signal.SIGKILL)
-        time.sleep(6)
+        time.sleep(TIMING["lease"] + 1)
         assert not job.count("restored") and job.running()
         etcd.start()
         job.until(lambda: job.status()["ha"]["away"] is None, "return of etcd in the status")

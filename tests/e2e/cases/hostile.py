@@ -11,7 +11,7 @@ import tempfile
 
 import harness
 from bad_input import program
-from harness import EYRIE, Gated, Job, NotRun, example
+from harness import EYRIE, Gated, Job, NotRun, example, run_to_end
 from netns import needs_root
 from nodes import Nodes
 from programs import SIZES
@@ -148,6 +148,65 @@ def test_nothing_of_a_job_is_open_to_others_whatever_the_umask():
         found = open_to_others(os.path.join(job.home, "jobs"))
         assert not found, f"{found}\n{job.report()}"
         job.ends_as("heat")
+
+
+def test_pipes_folders_and_endless_files_keep_nobody_waiting():
+    """In the places of records, in a job's folder and among images: every command ends, with the name of
+    what it does not like, and goes by it where it is not what was asked for."""
+    image = os.path.join(os.path.dirname(EYRIE), "eyrie-image")
+    with tempfile.TemporaryDirectory() as home:
+        jobs = os.path.join(home, "jobs")
+        for name, make in (("apipe", os.mkfifo), ("adir", os.mkdir), ("ahuge", endless)):
+            for record in ("lock", "saved", "journal", "events.jsonl", "ended.json", "printed", "stdin"):
+                folder = os.path.join(jobs, f"{name}{record[:2]}")
+                os.makedirs(folder, mode=0o700)
+                for other in ("lock", "saved", "events.jsonl"):
+                    os.close(os.open(os.path.join(folder, other), os.O_CREAT | os.O_WRONLY, 0o600))
+                path = os.path.join(folder, record)
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path)
+                make(path)
+                if name != "ahuge":
+                    refused([EYRIE, "status", os.path.basename(folder)], home, f"{path} is a ", 1)
+        refused([EYRIE, "ps"], home, "JOB", 0)
+        refused([EYRIE, "status", "ahugesa"], home, "ahugesa/saved: not a saved job", 1)
+        refused([EYRIE, "events", "ahugeev"], home, "has no end", 1)
+        pipe, folder = os.path.join(home, "pipe.img"), os.path.join(home, "images", "job-1")
+        os.mkfifo(pipe)
+        os.makedirs(folder, mode=0o700)
+        for name in ("lock", "run.json"):
+            os.mkfifo(os.path.join(folder, name))
+        refused([image, "restart", pipe], home, "is a pipe", 1)
+        refused([EYRIE, "image", "verify", pipe], home, "is a pipe", 1)
+        refused([image, "list"], home, "", 0)
+
+
+def endless(path):
+    """A file without content, longer than any memory."""
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    os.truncate(path, 1 << 40)
+
+
+def test_a_program_that_is_not_there_is_told_with_its_node():
+    """After it was tried at the other one, its exit code is the job's."""
+    script = '[ "$EYRIE_RANK" = 1 ] && exec /nonexistent/program; exec sleep 600'
+    with Job(["sh", "-c", script], ranks=2, options=["--nodes", "2"]) as job:
+        assert job.wait() == 127, job.report()
+        job.says("rank 1 cannot be run on node 1 (exit code 127, before MPI_Init: as a rule the program")
+        job.says("rank 1 exited with code 127 (on node 0, before MPI_Init: as a rule the program")
+
+
+def test_a_program_that_is_missing_on_one_node_runs_on_another():
+    """Nothing has died by that."""
+    heat = example("heat") + SIZES["heat"]
+    script = 'if [ "$EYRIE_RANK" = 1 ] && mkdir "$0/tried" 2>/dev/null; then exec /nonexistent/program; fi; exec "$@"'
+    want = run_to_end(heat, ranks=2)[1]
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        with Job(["sh", "-c", script, folder, *heat], ranks=2, options=["--nodes", "2"]) as job:
+            assert job.wait() == 0 and job.stdout() == want, job.report()
+            assert job.count("unfit", rank=1, node=1) == 1, job.report()
+            assert job.count("started", rank=1, node=0) == 1, job.report()
+            assert "node 1" in job.stderr() and "brought back" not in job.stderr(), job.report()
 
 
 def test_what_others_planted_is_refused():

@@ -154,7 +154,7 @@ def test_a_job_runs_on_three_hosts():
             calls = sorted(file.read().splitlines())
         # No key, nor anything else, in what others may see.
         assert calls == [f"{name} {EYRIE} __host" for name in sorted(NAMES.split(","))], calls
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "HOST" in text and "gamma" in text, text
         job.ends_as("cg")
         assert not job.count("detected") and not job.count("node-lost"), job.report()
@@ -414,7 +414,7 @@ def test_what_is_no_list_of_hosts_is_told():
     assert "2 slots for 4 ranks" in wrong("--hosts", "a:1,b:1")
     assert "--nodes" in wrong("--hosts", "a", "--nodes", "2")
     assert "spares" in wrong("--hosts", "a,b", "--spares", "2")
-    assert "--map is for jobs over nodes" in wrong("--map", "cyclic")
+    assert "--spares is for jobs over nodes" in wrong("--spares", "1")
     assert "192.0.2.1" in wrong("--hosts", "a", "--address", "192.0.2.1")
 
 
@@ -434,9 +434,10 @@ def test_what_a_killed_node_left_is_removed_by_the_next():
         job.all_checkpointed()
         node = job.status()["nodes"][1]
         pids = [parent(node["pid"]), node["pid"]]
-        os.kill(pids[0], signal.SIGSTOP)
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        # A daemon that runs on when its keeper is gone clears away.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, number)
         job.wait_event("node-lost", node=1)
         job.let_end()
         assert job.wait() == 0, job.report()

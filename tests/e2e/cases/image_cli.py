@@ -87,8 +87,16 @@ class Home:
             time.sleep(harness.POLL_S)
 
     def running(self):
-        """Waits for a program to run; returns its record."""
-        record = self.until(lambda: [r for r in self.list() if r["state"] == "running"], "program")
+        """Waits for a program to run; returns its record. One that has ended says why."""
+
+        def look():
+            last = self.started[-1] if self.started else None
+            ended = last is not None and last.poll() is not None
+            found = [r for r in self.list() if r["state"] == "running"]
+            assert found or not ended, (last.args, rest(last))
+            return found
+
+        record = self.until(look, "program")
         self.pids.update({record[0]["pid"], record[0]["supervisor"]})
         return record[0]
 
@@ -197,6 +205,38 @@ def test_killed_and_restarted_twice():
         assert code == 3 and err == "", (code, err)
         got = [int(n) for n in out.splitlines()]
         assert got == list(range(got[0], 60)) and got[0] > started, got
+        assert not place.left_over(), place.left_over()
+
+
+def test_images_stay_if_it_is_told_to_end():
+    """By SIGTERM, whether it dies of that or ends with a code of its own; Ctrl-C removes them."""
+    handles = ["sh", "-c", "trap 'exit 7' TERM; echo 1; while :; do sleep 0.01; done"]
+    with home() as place:
+        for command, number, code in (
+            ([COUNTS, "--steps", "1000000"], signal.SIGTERM, 128 + signal.SIGTERM),
+            (handles, signal.SIGHUP, 128 + signal.SIGHUP),
+            (handles, signal.SIGTERM, 7),
+            (handles, signal.SIGINT, 128 + signal.SIGINT),
+        ):
+            process = place.start("run", "--", *command)
+            process.stdout.readline()
+            record = place.running()
+            if command is handles:
+                place.until(lambda: place.run("checkpoint", "last")[0] == 0, "checkpoint")
+            else:
+                place.good("checkpoint", "last")
+            process.send_signal(number)
+            got, _, err = rest(process)
+            assert got == code, (got, code, err)
+            folder = os.path.join(place.env["EYRIE_HOME"], "images", record["name"])
+            if number == signal.SIGINT:
+                assert "are removed" in err and not os.path.exists(folder), err
+                continue
+            assert f"{folder}: `eyrie-image restart {record['name']}`" in err, err
+            again = place.start("restart", record["name"])
+            place.running()
+            again.send_signal(signal.SIGINT)
+            assert "are removed" in rest(again)[2] and not os.path.exists(folder)
         assert not place.left_over(), place.left_over()
 
 

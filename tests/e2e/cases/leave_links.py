@@ -1,5 +1,5 @@
 """Ranks move, and at a step of that a link dies: between their node and the one that they go to, all
-of that of either, that of their node to the controller (`docs/fault-points.md`), or the wide-area
+of that of either, that of their node to the controller (`docs/internals/fault-points.md`), or the wide-area
 link between the two clusters. The results are those of an undisturbed run.
 
 Root only: elsewhere these tests are told as not run."""
@@ -7,6 +7,7 @@ Root only: elsewhere these tests are told as not run."""
 import contextlib
 
 from drain import Asked
+from harness import DEFAULTS
 from leave_steps import LEAVES, STEPS, TAKES
 from migrate import Asking, homes, is_spare
 from migrate_links import FAST, PointedHosted, cut, mend, nobody_died, over
@@ -18,9 +19,9 @@ STAYED, MOVED = [0, 0, 1, 1], [0, 0, 2, 2]
 
 
 @contextlib.contextmanager
-def held(point, asks=Asking, words=("--from", SOURCE, "--to", TARGET)):
+def held(point, asks=Asking, words=("--from", SOURCE, "--to", TARGET), **more):
     """A job of which ranks move, a node of it waits at that point, and who asked for it."""
-    with over("heat", FAST, PointedHosted) as (network, job):
+    with over("heat", FAST, PointedHosted, **more) as (network, job):
         record = job.wait_running(4)
         job.arm(point)
         with asks(job, *words) as asked:
@@ -48,7 +49,7 @@ def between_at(point):
         nobody_died(job)
 
 
-# What is said to a node that is silent is given up after 20 s, or more.
+# What is said to a node that is silent is given up after 20 s by default, or more.
 SOON_S = 15
 
 
@@ -71,7 +72,7 @@ def all_run(job):
 
 def source_at(point):
     """Nobody hears of the source any more: it is lost, and its ranks come back at the target."""
-    with held(point) as (network, job, asked):
+    with held(point, env=DEFAULTS) as (network, job, asked):
         network.hosts[SOURCE].ip("link", "set", "eth0", "down")
         job.let_go(point)
         ends_somewhere(job, asked, LEAVES, [MOVED])
@@ -100,7 +101,7 @@ def from_the_controller(network):
 
 def controller_at(point):
     """The source and the controller do not reach each other, and both reach the target."""
-    with held(point) as (network, job, asked):
+    with held(point, env=DEFAULTS) as (network, job, asked):
         from_the_controller(network)
         job.let_go(point)
         ends_somewhere(job, asked, LEAVES, [MOVED])
@@ -108,7 +109,7 @@ def controller_at(point):
 
 def target_at(point):
     """Nobody hears of the target any more: its ranks go elsewhere."""
-    with held(point, Asked, (str(LEAVES), "--to", str(TAKES))) as (network, job, asked):
+    with held(point, Asked, (str(LEAVES), "--to", str(TAKES)), env=DEFAULTS) as (network, job, asked):
         network.hosts[TARGET].ip("link", "set", "eth0", "down")
         job.let_go(point)
         ends_somewhere(job, asked, TAKES, [[0, 0, 0, 0]])

@@ -1,5 +1,5 @@
 """A node leaves, and at a step of that the node, the one that its ranks go to, the controller or a
-gateway dies: the results are those of an undisturbed run (`docs/fault-points.md`)."""
+gateway dies: the results are those of an undisturbed run (`docs/internals/fault-points.md`)."""
 
 import os
 import signal

@@ -42,7 +42,7 @@ def undisturbed(name, options=()):
     with Nodes(name, 3, [*OVER, *options], ckpt_every=0.5) as job:
         job.all_checkpointed()
         carried(job, [0, 1, 2])
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "connections: libfabric:tcp" in text, text
         job.ends_as(name)
         assert not job.count("detected") and not job.count("rolled-back"), job.report()

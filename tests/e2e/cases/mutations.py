@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import zlib
@@ -184,16 +185,34 @@ def test_of_a_journal():
         job.ends_as("cg")
 
 
+def first_record(path):
+    """How long it is: the state of the job at its beginning, before any rank was started."""
+    with open(path, "rb") as file:
+        return 12 + struct.unpack("<I", file.read(4))[0]
+
+
 def test_of_a_journal_the_end_is_missing():
     """That may be what a controller leaves that dies as it writes. What nodes have heard and it does not
-    know ends the job, in words."""
+    know ends the job, in words, and nodes that would wait for a controller for an hour end, too."""
     want = expected("cg")
-    with Nodes("cg", 2, ckpt_every=0.5) as job:
+    with Nodes("cg", 2, ["--controller-limit", "3600"], ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        kill_both(job)
+        path = os.path.join(job.folder(), "journal")
+        os.truncate(path, first_record(path) + 1)
+        resume(job)
+        assert job.wait() == 1, job.report()
+        assert "journal: its end is missing" in job.stderr(), job.report()
+        assert job.stderr().count("its end is missing") == 1, job.report()
+        job.settle()
+        assert not job.left_over(), job.left_over()
+    with Nodes("cg", 2, ["--controller-limit", "3600"], ckpt_every=0.5) as job:
         job.all_checkpointed()
         kill_both(job)
         path = os.path.join(job.folder(), "journal")
         chance = random.Random(seed("missing"))
-        os.truncate(path, int(os.path.getsize(path) * chance.uniform(0.2, 0.95)))
+        first = first_record(path)
+        os.truncate(path, first + int((os.path.getsize(path) - first) * chance.uniform(0.1, 0.999)))
         resume(job)
         job.let_end()
         code = job.wait()

@@ -367,7 +367,7 @@ def test_status_and_events_name_nodes():
         assert [n["state"] for n in record["nodes"]] == ["live", "live", "spare"], record
         assert [r["image_nodes"] for r in record["ranks"]] == [[0, 1]] * 2 + [[1, 2]] * 2, record
         assert alive(record["nodes"][2]["pid"])
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "NODE" in text and "spare" in text, text
         code, _, err = job.eyrie("inject", "last", "kill-node", "7", check=False)
         assert code == 1 and "no live node 7" in err, err

@@ -9,7 +9,7 @@ import threading
 
 from controller import kill_controller
 from drain import Asked, is_gone, nothing_again, on_node, ready
-from harness import EYRIE, ROOT, alive, soon
+from harness import EYRIE, ROOT, TIMEOUT_S, alive, soon
 from hosts import Hosted, daemons, parent, shell
 from migrate import Asking
 from nodes import Nodes, Pointed, expected
@@ -241,7 +241,7 @@ def test_the_notice_of_a_spot_instance_is_heeded():
         hook = subprocess.Popen([script], env=env, stdout=subprocess.PIPE, text=True)
         try:
             Instance.doomed = True
-            out, _ = hook.communicate(timeout=60)
+            out, _ = hook.communicate(timeout=TIMEOUT_S)
         finally:
             hook.kill()
             server.shutdown()

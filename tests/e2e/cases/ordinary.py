@@ -6,9 +6,13 @@ import os
 import subprocess
 
 import families
+import nodes
 from families import COMMAND, Family, expected
+from ha import Etcd, Standby, lose_machine
 from harness import NO_NAMESPACES, Gated, NotRun, alive
+from hosts import Hosted, shell
 from migrate import migrate
+from suspend import goes_on, stands
 
 
 class Ordinary(Family):
@@ -93,3 +97,50 @@ def test_without_numbers_there_is_no_checkpoint():
             told = [e["text"] for e in job.events() if e["event"] == "checkpoint-failed"]
             assert all(words in text for text in told), told
             assert not job.count("checkpointed"), job.report()
+
+
+class OrdinaryHosted(Hosted):
+    """Over hosts, by a remote shell that this user may start, from a folder that he may be in."""
+
+    ordinary = True
+
+    def __init__(self, rsh, *options, **more):
+        os.chmod(os.path.dirname(rsh), 0o755)
+        more = {"ckpt_every": 0.5, "cwd": "/", **more}
+        super().__init__("farm", rsh, options, **more)
+
+
+def test_hosts_with_a_vault_and_tls_stand_still_and_are_lost():
+    """Six hosts, of which two may be lost; their connections are encrypted."""
+    nodes.expected("farm")
+    with shell() as rsh:
+        options = ["--tls", "--vault", "rs:4+2"]
+        with OrdinaryHosted(rsh, *options, hosts="a:1,b:1,c:1,d:1,e:1,f:1") as job:
+            job.wait_running(4)
+            job.wait_event("vaulted")
+            job.all_checkpointed()
+            job.eyrie("suspend", "last")
+            stands(job)
+            goes_on(job)
+            _, text, _ = job.eyrie("vault", "verify", "last")
+            assert " chunks are sound, 0 damaged" in text, text
+            job.kill_nodes(0, 2)
+            for rank in (0, 2):
+                job.wait_event("restored", rank=rank)
+            job.ends_as("farm")
+            restored = [e for e in job.events() if e["event"] == "restored"]
+            assert restored and all(e["generation"] for e in restored), job.report()
+
+
+def test_a_standby_goes_on():
+    """The machine of `eyrie run` is lost; the job's state is in etcd."""
+    nodes.expected("farm")
+    with Etcd() as etcd, shell() as rsh:
+        with OrdinaryHosted(rsh, "--ha", etcd.url) as job:
+            job.says("eyrie standby")
+            name = os.path.basename(job.until(job.folder, "folder"))
+            job.all_checkpointed()
+            with Standby(job, etcd, name) as standby:
+                lose_machine(job)
+                standby.goes_on()
+                standby.ends_as("farm")

@@ -33,7 +33,7 @@ def left(mark, rank):
 
 
 def gone(pid):
-    end = time.monotonic() + 20
+    end = time.monotonic() + harness.TIMEOUT_S
     while harness.alive(pid):
         assert time.monotonic() < end, f"{pid} is left"
         time.sleep(harness.POLL_S)

@@ -26,7 +26,7 @@ def under(policy):
             says = [r["next_checkpoint"] for r in job.status()["ranks"]]
             known = ("under way", "as soon as it can be", f"({policy}: ")
             assert all(any(k in text for k in known) for text in says), says
-            _, text, _ = job.eyrie("status", "last")
+            _, text, _ = job.eyrie("status", "last", "-v")
             assert "next checkpoint" in text, text
             job.kill_ranks([2])
             job.wait_event("restored", rank=2)

@@ -54,7 +54,7 @@ class Repeated(Apart):
 
     def vault(self, *words):
         done = subprocess.run(
-            [harness.EYRIE, "vault", *words], capture_output=True, text=True, timeout=60
+            [harness.EYRIE, "vault", *words], capture_output=True, text=True, timeout=harness.TIMEOUT_S
         )
         assert done.returncode == 0, done
         return done

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 from bad_input import program
-from harness import EYRIE, Gated, Job, example, run_to_end
+from harness import EYRIE, TIMEOUT_S, Gated, Job, example, run_to_end
 from programs import SIZES, expected
 
 SAVED = 85
@@ -229,3 +229,43 @@ def test_in_the_background_of_a_script():
         job.env["EYRIE_HOME"] = job.job_home = job.home
         restart(job)
         ended_well(job, want)
+
+
+def test_one_command_starts_a_job_and_goes_on_with_it():
+    """`eyrie run --continue`, as a batch script gives it in each of its allocations: it begins, is
+    refused while the job runs, goes on when that was saved, and begins anew when it has ended."""
+    want = expected("farm")
+    named = ["--name", "mine", "--continue"]
+    command = example("farm") + SIZES["farm"]
+    with Gated(command, ckpt_every=3600, options=named) as job:
+
+        def again(*words):
+            asked = [EYRIE, "run", *words]
+            done = subprocess.run(asked, env=job.env, capture_output=True, text=True, timeout=TIMEOUT_S)
+            return done.returncode, done.stderr
+
+        job.wait_running(4)
+        code, text = again("-n", "4", *named, "--", *command)
+        assert code == 1 and "called mine, runs" in text and "eyrie status" in text, text
+        save(job)
+        code, text = again("-n", "3", *named, "--", *command)
+        assert code == 2 and "was saved with 4 ranks" in text, (code, text)
+        code, text = again("-n", "4", *named, "--", *command, "--more")
+        assert code == 2 and "another command" in text and "eyrie abort" in text, (code, text)
+        code, text = again("-n", "4", "--continue", "--", *command)
+        assert code == 2 and "--name" in text, (code, text)
+        with open(job.out_path, "ab") as out, open(job.err_path, "ab") as err:
+            job.process = subprocess.Popen(
+                job.arguments,
+                stdout=out,
+                stderr=err,
+                env=job.env,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        job.wait_event("restored", count=4)
+        job.let_end()
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == want, job.report()
+        code, text = again("-n", "4", *named, "--", *command)
+        assert code == 0, text

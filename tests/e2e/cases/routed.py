@@ -52,7 +52,7 @@ def routes_and_logs(name, share):
         count = -(-4 // share)
         want = {NODES + i: list(range(i * share, min(4, (i + 1) * share))) for i in range(count)}
         assert job.routers() == want, job.routers()
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "router" in text and f"node {NODES} routes for ranks 0" in text, text
         # Each checkpoint had its router stand.
         stood = lambda: sum(n["pauses"] for n in job.status()["nodes"])

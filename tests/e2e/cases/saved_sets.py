@@ -10,7 +10,7 @@ import subprocess
 from controller import kill_controller
 from coordinated import crash, wait_gone
 from coordinated_nodes import Together, one_set
-from harness import EYRIE, Job, example
+from harness import EYRIE, TIMING, Job, example
 from nodes import SIZES, Nodes, expected, gone
 from restart import SAVED, hold_up, restart, save
 
@@ -191,7 +191,7 @@ def test_only_the_newest_stays():
         job.wait_event("flushed", count=5)
         record = job.status()
         assert record["saved_set"]["set"] >= 3, record
-        assert "lies in the job's folder" in job.eyrie("status", "last")[1]
+        assert "lies in the job's folder" in job.eyrie("status", "last", "-v")[1]
         folder = job.folder()
         job.ends_as("cg")
         assert not os.path.exists(os.path.join(folder, "saved")), os.listdir(folder)
@@ -320,7 +320,7 @@ def test_where_it_is_of_no_use_it_is_refused():
 
 def test_that_it_waits_is_told_once():
     """A rank that ends is in no state of the job any more."""
-    script = "test $EYRIE_RANK = 1 || sleep 9"
+    script = f"test $EYRIE_RANK = 1 || sleep {TIMING['retry-writes'] + 3}"
     for options in ([], ["--ft", "coordinated"]):
         options = ["--nodes", "2", "--save-every", "0.5", *options]
         with Job(["sh", "-c", script], 2, options=options) as job:

@@ -54,7 +54,7 @@ def test_nodes_send_to_the_store_by_themselves():
         job.wait_event("stored", count=2)
         job.until(lambda: job.status()["saved_to"]["has_images"], "images in the store")
         assert ways(job) == {"store"}, job.status()
-        told = job.eyrie("status", "last")[1]
+        told = job.eyrie("status", "last", "-v")[1]
         assert f"lies in {PLACE}/{the_id(job)}" in told, told
         assert "sent to the object store by nodes 0, 1, 2" in told, told
         no_node_is_left(job)

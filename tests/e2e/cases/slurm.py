@@ -2,16 +2,19 @@
 nodes on this machine, its daemons started here with folders, ports and a key of their own."""
 
 import contextlib
+import glob
+import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 
 from controller import kill_controller, unharmed
-from harness import EYRIE, NotRun, free_ports, soon
+from harness import BUILD, EYRIE, ROOT, NotRun, compile_gate, example, free_ports, soon
 from hosts import daemons, on_node, restored_alone, shell
-from nodes import Nodes, checkpointed_again, expected
+from nodes import SIZES, Nodes, checkpointed_again, expected
 
 
 SRUN = """while [ "$1" != --nodelist ]; do shift; done
@@ -118,7 +121,7 @@ SlurmctldPort={ports[0]}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket{auth}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -135,7 +138,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 MpiDefault=none
 {nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"""
+{more}"""
 
 
 def tool(name):
@@ -146,20 +149,22 @@ def tool(name):
 
 
 class Slurm:
-    """A controller and three nodes, n1 to n3."""
+    """A controller and three nodes, n1 to n3. `more`: lines of its configuration, `auth`: of how long
+    credentials are good, `options`: of each node."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, more="", auth="", options=("", "", "")):
         if os.geteuid() != 0:
             raise NotRun("a Slurm of one's own takes root")
         tools = {name: tool(name) for name in ("munged", "slurmctld", "slurmd", "salloc", "sinfo")}
         os.chmod(folder, 0o755)
         self.folder, self.processes = folder, []
         ports = free_ports(4)
-        line = "NodeName=n{} NodeAddr=127.0.0.1 NodeHostname={} Port={} CPUs=2\n"
+        line = "NodeName=n{} NodeAddr=127.0.0.1 NodeHostname={} Port={} CPUs=2 {}\n"
         machine = os.uname().nodename
-        nodes = "".join(line.format(n, machine, ports[n]) for n in (1, 2, 3))
+        nodes = "".join(line.format(n, machine, ports[n], options[n - 1]) for n in (1, 2, 3))
         with open(f"{folder}/slurm.conf", "w") as file:
-            file.write(CONF.format(machine=machine, ports=ports, folder=folder, nodes=nodes))
+            where = {"machine": machine, "ports": ports, "folder": folder, "nodes": nodes}
+            file.write(CONF.format(**where, more=more, auth=auth))
         with open(f"{folder}/munge.key", "wb") as file:
             os.chmod(file.fileno(), 0o600)
             file.write(os.urandom(1024))
@@ -195,9 +200,9 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def slurm():
+def slurm(**options):
     with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
-        with contextlib.closing(Slurm(folder)) as it:
+        with contextlib.closing(Slurm(folder, **options)) as it:
             yield it
 
 
@@ -249,3 +254,80 @@ def test_real_nothing_is_left_of_a_job_whose_controller_is_killed():
             assert job.wait() != 0
             soon(lambda: not daemons() - before, "end of all daemons")
         soon(it.idle, "end of the allocation")
+
+
+def script_of_the_readme(command):
+    """The batch script of README, for three nodes, another program and checkpoints that come soon."""
+    with open(os.path.join(ROOT, "README.md")) as file:
+        blocks = file.read().split("```")[1::2]
+    (script,) = [b.partition("\n")[2] for b in blocks if "#SBATCH" in b]
+    lines = script.splitlines()
+    # So it is in the documents, and among the examples, where more is said.
+    with open(os.path.join(ROOT, "docs", "guides", "slurm.md")) as file:
+        assert f"\n{script}```" in file.read(), script
+    with open(os.path.join(ROOT, "packaging", "slurm", "examples", "time-limit.sbatch")) as file:
+        kept = [line for line in file.read().splitlines() if not line.startswith("# ")]
+    assert kept == lines, kept
+    asked = next(i for i, line in enumerate(lines) if line.startswith("#SBATCH"))
+    lines[asked] = "#SBATCH --nodes=3 --ntasks=4 --no-kill"
+    run = next(i for i, line in enumerate(lines) if line.startswith("eyrie run"))
+    head, _, _ = lines[run].partition(" -- ")
+    lines[run] = f"{head} --ckpt-every 0.5 -- {shlex.join(command)}"
+    return "\n".join(lines) + "\n"
+
+
+def test_real_the_script_of_the_readme_goes_on_in_the_next_allocation():
+    """Slurm ends the allocation as at its time limit: the script submits itself again, and the job
+    goes on from where it stood."""
+    want = expected("farm")
+    with slurm() as it, tempfile.TemporaryDirectory(prefix="eyrie-test-") as home:
+        gate = os.path.join(home, "gate")
+        env = {
+            **os.environ,
+            **it.environment,
+            "EYRIE_HOME": home,
+            "EYRIE_TEST_GATE": gate,
+            "LD_PRELOAD": compile_gate(),
+            "PATH": os.path.join(BUILD, "bin") + ":" + os.environ["PATH"],
+        }
+        path = os.path.join(home, "script")
+        with open(path, "w") as file:
+            file.write(script_of_the_readme(example("farm") + SIZES["farm"]))
+
+        def told(*command):
+            done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True)
+            return done.stdout if done.returncode == 0 else ""
+
+        def job():
+            found = json.loads(told("eyrie", "ps", "--json") or "[]")
+            assert len(found) <= 1, found
+            return found[0] if found else None
+
+        def is_protected():
+            # One that is saved has them, too, and is in no list for a moment when it goes on.
+            it = job() or {"phase": "", "ranks": []}
+            there = it["phase"] == "running" and len(it["ranks"]) == 4
+            return there and all(r["checkpoint"] for r in it["ranks"])
+
+        def outputs():
+            paths = sorted(glob.glob(f"{home}/slurm-*.out"), key=os.path.getmtime)
+            texts = []
+            for found in paths:
+                with open(found) as file:
+                    texts.append(file.read())
+            return texts
+
+        first = told("sbatch", "--parsable", path).strip()
+        assert first, "sbatch"
+        soon(is_protected, "a checkpoint of each rank")
+        before = job()
+        told("scancel", first)
+        soon(lambda: len(outputs()) == 2 and is_protected(), "the next allocation")
+        after = job()
+        assert after["job"] == before["job"], (before, after)
+        open(gate, "w").close()
+        soon(it.idle, "the end of both allocations")
+        printed = "".join(outputs())
+        told_by = ("eyrie: ", "slurmstepd-", "Submitted batch job")
+        kept = [line for line in printed.splitlines() if not line.startswith(told_by)]
+        assert "\n".join(kept) + "\n" == want, printed

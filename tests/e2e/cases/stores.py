@@ -113,7 +113,7 @@ def the_id(job):
     return os.path.basename(job.folder())
 
 
-def from_the_store(job, it, name, *options):
+def from_the_store(job, it, name, *options, place=PLACE):
     """All that was here is gone; the job goes on."""
     identity = the_id(job)
     shutil.rmtree(job.folder())
@@ -121,7 +121,7 @@ def from_the_store(job, it, name, *options):
     with open(job.out_path, "wb"):
         pass
     with open(job.out_path, "ab") as out, open(job.err_path, "ab") as err:
-        words = [EYRIE, "restart", *options, f"{PLACE}/{identity}"]
+        words = [EYRIE, "restart", *options, f"{place}/{identity}"]
         quiet = {"stdin": subprocess.DEVNULL, "start_new_session": True}
         job.process = subprocess.Popen(words, stdout=out, stderr=err, env=job.env, **quiet)
     job.wait_event("restarted")
@@ -305,7 +305,7 @@ def larger(name, words):
 
 
 def test_long_images_are_brought_in_parts():
-    words = ["--log2", "23", "--iterations", "12", "--progress"]
+    words = ["--log2", "24", "--iterations", "8", "--progress"]
     with larger("sort", words), server() as it:
         expected("sort")
         with stored("sort", it) as job:

@@ -78,7 +78,7 @@ def test_strangers_are_closed_told_of_and_counted():
         job.until(lambda: job.status()["malformed_frames"] >= 5, "five at the controller")
         record = job.status()
         assert record["nodes"][0]["strangers"] == 0, record
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "strangers" in text, text
         with open(os.path.join(job.folder(), "node.log")) as file:
             log = file.read()

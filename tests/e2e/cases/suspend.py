@@ -329,7 +329,7 @@ def test_what_cannot_be_is_told():
         told(job, ["share", "last"], 2, "JOB")
         told(job, ["share", "last", "last"], 2, "named twice")
         assert "suspended" in job.eyrie("ps")[1]
-        assert "suspended by eyrie suspend" in job.eyrie("status", "last")[1]
+        assert "suspended by eyrie suspend" in job.eyrie("status", "last", "-v")[1]
         goes_on(job)
         job.ends_as("farm")
         told(job, ["suspend", "last"], 1, "no job")

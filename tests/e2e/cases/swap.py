@@ -197,7 +197,7 @@ def test_it_may_be_suspended_already():
         swapped(job)
         told(job, ["suspend", "last", "--swap"], 1, "suspended already")
         told(job, ["suspend", "last"], 1, "suspended already")
-        assert "its memory is out" in job.eyrie("status", "last")[1]
+        assert "its memory is out" in job.eyrie("status", "last", "-v")[1]
         back(job)
         job.ends_as("farm")
 

@@ -1,5 +1,5 @@
 """Who dies while what changed in a chain of images is put together: the rank, its node with its storage,
-the controller (`docs/fault-points.md`, tidy-1 and tidy-2)."""
+the controller (`docs/internals/fault-points.md`, tidy-1 and tidy-2)."""
 
 import os
 

@@ -104,7 +104,7 @@ def test_ranks_and_a_controller_die():
         job.kill_ranks([0, 3])
         job.wait_event("restored", rank=0)
         job.wait_event("restored", rank=3)
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "connections: encrypted" in text, text
         kill_controller(job)
         assert job.status()["tls"]

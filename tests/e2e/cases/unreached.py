@@ -2,6 +2,7 @@
 
 Root only: elsewhere these tests are told as not run."""
 
+from harness import TIMING
 from migrate import homes
 from migrate_links import cut
 from networked import networked
@@ -32,7 +33,7 @@ def one_gives_way(job):
     job.until(told, "a line about that host")
     job.wait_event("node-lost", node=1)
     lost = [e for e in job.events() if e["event"] == "node-lost"]
-    assert "have not reached each other for 20 s" in lost[0]["text"], lost
+    assert f"have not reached each other for {TIMING['silence-most']} s" in lost[0]["text"], lost
     job.until(lambda: homes(job) == [0, 0, 2, 2], "the ranks of that host on the spare")
     assert not unreached(job), job.status()
     job.ends_as("heat")

@@ -1,5 +1,5 @@
 """A rank whose node was lost runs before its image is there: its memory comes straight out of the vault,
-while others die, too. Where the reading thread waits (`docs/fault-points.md`) nothing hangs on speed."""
+while others die, too. Where the reading thread waits (`docs/internals/fault-points.md`) nothing hangs on speed."""
 
 import glob
 import os

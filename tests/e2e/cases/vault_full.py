@@ -62,7 +62,7 @@ def test_images_that_cannot_be_guarded_again_are_told_and_are_when_there_is_room
         assert trouble["images"] == 4 and "node 2" in trouble["why"], trouble
         time.sleep(3)
         assert job.unguarded()["rounds"] <= trouble["rounds"] + 1, (trouble, job.unguarded())
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "4 images that count CANNOT BE GUARDED AGAIN: node 2" in text, text
         job.make_room()
         job.until(lambda: job.unguarded() is None, "a round that succeeds")

@@ -207,7 +207,7 @@ def test_status_and_events_name_what_protects():
         assert record["vault"] == "rs:4+2", record
         assert all(r["vault_generation"] for r in record["ranks"]), record
         assert [r["image_nodes"] for r in record["ranks"]] == [[0], [1], [3], [4]], record
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "vault: rs:4+2; generation " in text, text
         _, text, _ = job.eyrie("events", "last", "--json")
         events = [json.loads(line) for line in text.splitlines()]
@@ -234,7 +234,7 @@ def test_an_encoder_is_the_one_that_was_named_or_what_was_measured_speaks_for():
                     break
                 job.eyrie("checkpoint", "last")
                 why = job.status()["vault_encoder"]
-            _, text, _ = job.eyrie("status", "last")
+            _, text, _ = job.eyrie("status", "last", "-v")
             assert f"; encoder {why}" in text, text
             told = [e["text"] for e in job.events() if e["event"] == "vaulted"]
             assert re.search(r"measured: [\d.]+ MB/s, [\d.]+ ms, coding", why), why
@@ -308,7 +308,9 @@ def test_a_domain_is_lost_as_a_whole_with_copies_on_partners():
     with shell() as rsh, tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
         file.write("".join(f"host{n} domain={'aabb'[n]}\n" for n in range(4)))
         file.flush()
-        with Hosted("farm", rsh, hosts=file.name, ckpt_every=0.5) as job:
+        # A snapshot has a third copy.
+        options = ["--fallback-every", "off"]
+        with Hosted("farm", rsh, options, hosts=file.name, ckpt_every=0.5) as job:
             job.wait_running(4)
             job.all_checkpointed(2)
             images = [sorted(r["image_nodes"]) for r in job.status()["ranks"]]

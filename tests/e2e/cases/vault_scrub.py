@@ -65,7 +65,7 @@ def test_what_was_damaged_under_a_running_job_is_repaired():
         assert scrub["repaired_so_far"] == found["damaged"], scrub
         assert scrub["every_ms"] is None and scrub["ended_unix_ms"], scrub
         assert job.count("scrubbed", node=1) >= 2, job.report()
-        _, text, _ = job.eyrie("status", "last")
+        _, text, _ = job.eyrie("status", "last", "-v")
         assert "; scrubbed " in text, text
         # What was repaired is what the lost node's images are made of.
         victims = [r["rank"] for r in record["ranks"] if r["node"] == 0]
@@ -179,9 +179,11 @@ def test_a_job_without_parity_has_no_generations_but_images_to_look_into():
         job.wait_running(4)
         code, _, err = job.eyrie("vault", "ls", "last", check=False)
         assert code == 1 and "--vault is partner" in err, err
+        job.eyrie("checkpoint", "last")
         for action in ("verify", "scrub"):
             _, text, _ = job.eyrie("vault", action, "last")
             assert " images are sound, 0 damaged" in text, text
+            assert "no parity to look at" in text and "chunks" not in text, text
         code, _, err = job.eyrie("vault", "ls", "nothing-of-that-name", check=False)
         assert code == 1 and "no folder nothing-of-that-name, and no such job" in err, err
         job.ends_as("farm")

@@ -1,6 +1,6 @@
 """At each step of a round of the vault, and of one that makes anew what a loss has left thin, one
 member, as many as are borne, or the controller die: ranks come back from the newest images that were
-whole in the vault by then, and the result is that of an undisturbed run (`docs/fault-points.md`)."""
+whole in the vault by then, and the result is that of an undisturbed run (`docs/internals/fault-points.md`)."""
 
 import os
 import signal

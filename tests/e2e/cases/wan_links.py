@@ -10,7 +10,7 @@ import sys
 
 from clusters import Clusters
 from controller import kill_controller, unharmed
-from harness import ROOT, NotRun
+from harness import DEFAULTS, ROOT, NotRun
 from netns import Spaces, devices, needs_root
 from network import Network, Wrong
 from networked import networked
@@ -86,14 +86,14 @@ def test_a_gateway_far_away_dies():
 
 
 ROUTED = "[clusters.east]\nhosts = 1\n[clusters.west]\nhosts = 2\n[wan]\n"
-# Silent connections are given up after 20 s: far from the moment at which the next gateway is
+# Silent connections are given up after 20 s by default: far from the moment at which the next gateway is
 # there, and from what it takes until then.
 SOON_S = 8
 
 
 def standing(network, host, to):
     """Connections of a host to an address and port."""
-    command = ["ss", "-Htn", "state", "established", "dst", to]
+    command = ["ss", "-Htnpo", "state", "established", "dst", to]
     found = subprocess.run([*network.hosts[host].enter, *command], capture_output=True, text=True)
     return found.stdout.splitlines()
 
@@ -102,7 +102,7 @@ def test_a_gateway_goes_with_its_machine():
     """Nobody ends its connections, and nobody waits for that: neither its nodes nor the gateway that
     called it, as soon as there is another one."""
     expected("farm")
-    with networked("farm", ROUTED, first=past_the_controller, ckpt_every=0.5) as (network, job):
+    with networked("farm", ROUTED, first=past_the_controller, ckpt_every=0.5, env=DEFAULTS) as (network, job):
         goes_silent(network, job)
 
 
@@ -128,7 +128,7 @@ def goes_silent(network, job):
     job.wait_event("node-lost", node=1)
     job.wait_event("gateway-back")
     assert gateway()["node"] == 2, job.status()
-    job.until(lambda: not left(), "end of what stood through it", timeout=SOON_S)
+    job.until(lambda: not left(), lambda: f"end of what stood through it, {left()},", timeout=SOON_S)
     carries = lambda: gateway()["carried"]["connections"] and gateway()["carried"]["bytes_sent"]
     job.until(carries, "bytes through the next one", timeout=SOON_S)
     job.ends_as("farm")

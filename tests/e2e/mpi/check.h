@@ -17,7 +17,7 @@ static long checks;
 
 #define CHECK(condition, ...)                                                              \
     do {                                                                                   \
-        checks++;                                                                          \
+        __atomic_fetch_add(&checks, 1, __ATOMIC_RELAXED); /* threads check, too */         \
         if (!(condition)) {                                                                \
             fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, rank, ranks, \
                     #condition);                                                           \

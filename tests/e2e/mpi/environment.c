@@ -20,6 +20,63 @@ static int delete_attribute(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+static int order[8], ordered;
+
+static int copy_in_order(MPI_Comm comm, int key, void *extra, void *in, void *out, int *flag)
+{
+    (void)comm, (void)key, (void)extra;
+    order[ordered++] = *(int *)in;
+    *(void **)out = in;
+    *flag = 1;
+    return MPI_SUCCESS;
+}
+
+static int delete_in_order(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void)comm, (void)key, (void)extra;
+    order[ordered++] = *(int *)value;
+    return MPI_SUCCESS;
+}
+
+static int is_order(int count, int first, int second, int third)
+{
+    int right = ordered == count && order[0] == first && order[1] == second && order[2] == third;
+    ordered = 0;
+    return right;
+}
+
+/* Callbacks in MPICH's order: what was set last is copied and deleted first, also in a copy of a copy; what is set
+ * anew keeps its place. Returns with three attributes on MPI_COMM_SELF. */
+static void callbacks_in_order(void)
+{
+    static int values[] = { 0, 1, 2, 3 };
+    int keys[4];
+    MPI_Comm comm, copy, again;
+    for (int i = 1; i < 4; i++)
+        OK(MPI_Comm_create_keyval(copy_in_order, delete_in_order, &keys[i], NULL));
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    for (int i = 1; i < 4; i++)
+        OK(MPI_Comm_set_attr(comm, keys[i], &values[i]));
+    OK(MPI_Comm_dup(comm, &copy));
+    CHECK(is_order(3, 3, 2, 1), "copies: %d %d %d", order[0], order[1], order[2]);
+    OK(MPI_Comm_dup(copy, &again));
+    CHECK(is_order(3, 3, 2, 1), "copies of copies: %d %d %d", order[0], order[1], order[2]);
+    OK(MPI_Comm_free(&again));
+    CHECK(is_order(3, 3, 2, 1), "deletes of copies: %d %d %d", order[0], order[1], order[2]);
+    OK(MPI_Comm_free(&copy));
+    ordered = 0;
+    OK(MPI_Comm_set_attr(comm, keys[1], &values[1]));
+    OK(MPI_Comm_delete_attr(comm, keys[2]));
+    OK(MPI_Comm_set_attr(comm, keys[2], &values[2]));
+    ordered = 0;
+    OK(MPI_Comm_free(&comm));
+    CHECK(is_order(3, 2, 3, 1), "set anew: %d %d %d", order[0], order[1], order[2]);
+    for (int i = 1; i < 4; i++) {
+        OK(MPI_Comm_set_attr(MPI_COMM_SELF, keys[i], &values[i]));
+        OK(MPI_Comm_free_keyval(&keys[i]));
+    }
+}
+
 static void attributes(void)
 {
     static char place[100];
@@ -79,6 +136,12 @@ static void handler(MPI_Comm *comm, int *code, ...)
     handled_class = class_of(*code);
 }
 
+static void mender(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    *code = MPI_SUCCESS;
+}
+
 static void error_handlers(void)
 {
     MPI_Errhandler own, current;
@@ -100,7 +163,15 @@ static void error_handlers(void)
           handled_class);
     OK(MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER));
     CHECK(handled == 3 && handled_class == MPI_ERR_OTHER, "%d calls", handled);
+    /* A handler may change what the call returns. */
+    OK(MPI_Comm_create_errhandler(mender, &own));
+    OK(MPI_Comm_set_errhandler(comm, own));
+    OK(MPI_Errhandler_free(&own));
+    OK(MPI_Send(&value, 1, MPI_INT, ranks + 5, 0, comm));
     OK(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN));
+    CHECK(class_of(MPI_Comm_dup(copy, NULL)) == MPI_ERR_ARG, "no room for a handle");
+    CHECK(class_of(MPI_Intercomm_create(copy, 0, MPI_COMM_WORLD, ranks, 0, NULL)) == MPI_ERR_ARG,
+          "the same, though there is no such leader");
     CHECK(class_of(MPI_Bcast(&value, 1, MPI_INT, -1, copy)) == MPI_ERR_ROOT, "a wrong root");
     OK(MPI_Comm_free(&copy));
     OK(MPI_Comm_free(&comm));
@@ -193,7 +264,12 @@ int main(int argc, char **argv)
     error_codes();
     infos();
     inquiries();
+    callbacks_in_order();
     int code = finish("environment");
     MPI_Finalized(&flag);
+    if (!is_order(3, 3, 2, 1)) {
+        fprintf(stderr, "MPI_Finalize: %d %d %d\n", order[0], order[1], order[2]);
+        return 6;
+    }
     return flag ? code : 5;
 }

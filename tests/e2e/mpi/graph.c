@@ -232,6 +232,24 @@ static void absolute(void)
     OK(MPI_Comm_free(&ring));
 }
 
+/* A grid without dimensions is rank 0's alone. */
+static void no_dimensions(void)
+{
+    MPI_Comm line, alone;
+    int dims[1] = {ranks}, none[1] = {0}, n = -1;
+    OK(MPI_Cart_create(MPI_COMM_WORLD, 1, dims, none, 0, &line));
+    OK(MPI_Cart_sub(line, none, &alone));
+    CHECK((alone != MPI_COMM_NULL) == (rank == 0), "Cart_sub");
+    if (alone != MPI_COMM_NULL) {
+        OK(MPI_Cartdim_get(alone, &n));
+        CHECK(n == 0, "%d dimensions", n);
+        OK(MPI_Comm_size(alone, &n));
+        CHECK(n == 1, "%d ranks", n);
+        OK(MPI_Comm_free(&alone));
+    }
+    OK(MPI_Comm_free(&line));
+}
+
 static void wrong(void)
 {
     MPI_Comm comm, graph;
@@ -265,6 +283,7 @@ int main(int argc, char **argv)
         adjacent(round % 2);
     }
     absolute();
+    no_dimensions();
     wrong();
     return finish("graph");
 }

@@ -2,27 +2,14 @@
  * pointers, sizes, modes, views, error handlers. Nothing that is read is written over later, or deleted
  * before the end: a rank that is killed reads it again. */
 #include "check.h"
+#include "folder.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { N = 60, CELLS = N * N, FORMS = 8, ROUNDS = 24, MOST_FILES = 1000 };
 
-static char folder[400], made[MOST_FILES][500];
+static char made[MOST_FILES][500];
 static int files;
-
-/* Rank 0 names a folder by the time, which Eyrie repeats in a replay (a name by chance it would not),
- * and makes it. */
-static void begin_folder(void)
-{
-    if (rank == 0) {
-        const char *base = getenv("TMPDIR");
-        snprintf(folder, sizeof folder, "%s/mpifiles-%lld", base && strlen(base) < 300 ? base : "/tmp",
-                 (long long)(MPI_Wtime() * 1e9));
-        mkdir(folder, 0777);
-    }
-    OK(MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD));
-}
 
 /* The name of one more file, the same on all ranks; `own`: another on each. */
 static const char *new_name(int own)
@@ -376,7 +363,7 @@ static void modes_and_errors(void)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    begin_folder();
+    begin_folder("mpifiles");
     int most = argc > 1 ? atoi(argv[1]) : 20;
     for (int file = 0; file < most; file++) {
         arrays(file);

@@ -1,6 +1,6 @@
 //! What a simulated node's daemon does: restores, checkpoints, links.
 
-use crate::node::{Node, Peer, Proc, Stored};
+use crate::node::{Node, Proc, Stored};
 use crate::program::{Channel, State};
 use crate::types::*;
 use crate::world::World;
@@ -13,9 +13,18 @@ use std::rc::Rc;
 impl World {
     /// To the controller, at once.
     pub fn tell(&mut self, at: Member, what: FromNode) {
-        let Some(node) = self.nodes.get_mut(&at) else { return };
-        let (conn, frame) = (node.conn, node.session.number(what));
-        self.send(conn, End::Node(at), Packet::FromNode(frame));
+        if self.real {
+            self.mistake_parts(at, &what);
+        }
+        let what = if self.real { self.as_told(at, what) } else { Some(what) };
+        let (Some(node), Some(what)) = (self.nodes.get_mut(&at), what) else { return };
+        let fleeting = matches!(&what, FromNode::Real(told) if told.said.is_fleeting());
+        let frame = match fleeting {
+            true => Numbered::beside(node.session.heard(), what),
+            false => node.session.number(what),
+        };
+        let conn = node.conn;
+        self.send(conn, Endpoint::Node(at), Packet::FromNode(frame));
     }
 
     pub fn tell_peer(&mut self, at: Member, peer: Member, what: PeerMsg) {
@@ -23,7 +32,7 @@ impl World {
         else {
             return;
         };
-        self.send(conn, End::Node(at), Packet::Peer(what));
+        self.send(conn, Endpoint::Node(at), Packet::Peer(what));
     }
 
     pub fn node_hears(&mut self, at: Member, frame: Numbered<ToNode>) {
@@ -66,27 +75,28 @@ impl World {
             }
             ToNode::Vault { round, images } => self.encode(at, round, &images),
             ToNode::Reset(member) => self.reset(at, member),
-            ToNode::Set { generation, parts, hold } => {
-                self.begin_set(at, generation, parts, hold);
+            ToNode::Snapshot { generation, parts, hold } => {
+                self.begin_snapshot(at, generation, parts, hold);
             }
             ToNode::Kill { rank, incarnation } => self.kill(at, rank, incarnation),
             ToNode::Gather { ranks, life } => self.gather(at, &ranks, life),
-            ToNode::GoOnSet { unit, generation, keep } => {
-                self.go_on_set(at, unit, generation, keep);
+            ToNode::GoOnSnapshot { unit, generation, keep } => {
+                self.go_on_snapshot(at, unit, generation, keep);
             }
             ToNode::Leaving { round, members } => self.hear_leaving(at, round, &members),
             ToNode::GoOn { rank } => self.rank_goes_on(at, rank),
             ToNode::Vacate => self.vacate(at),
             ToNode::Yield { rank } => self.yield_rank(at, rank),
             ToNode::Depart => self.perish(at),
-            ToNode::Halt { turn } => self.halt(at, turn),
-            ToNode::EndHalt => self.end_halt(at),
+            ToNode::Suspend { turn } => self.suspend(at, turn),
+            ToNode::EndSuspend => self.end_suspend(at),
+            ToNode::Real(order) => self.obey(at, *order),
         }
         self.wake_pump(at);
     }
 
     /// Whoever is missing is dead: nothing of it is taken from now on.
-    fn new_members(&mut self, at: Member, members: Vec<Member>) {
+    pub fn new_members(&mut self, at: Member, members: Vec<Member>) {
         let lax = self.mutated(Mutation::NoFence);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let gone: Vec<Member> =
@@ -103,18 +113,18 @@ impl World {
             node.replicas.fence(dead);
             if let Some(peer) = node.peers.remove(&dead) {
                 let conn = &mut self.conns[peer.conn];
-                if let Some(side) = conn.side(End::Node(at)) {
+                if let Some(side) = conn.side(Endpoint::Node(at)) {
                     conn.open[side] = false;
                 }
                 lost.push(dead);
             }
         }
         // Else the end of its connection tells.
-        let lost = lost.into_iter().filter(|_| self.drains).collect::<Vec<_>>();
+        let lost = lost.into_iter().filter(|_| self.drains || self.real).collect::<Vec<_>>();
         lost.into_iter().for_each(|peer| self.lost_copies(at, peer));
     }
 
-    fn new_home(&mut self, at: Member, rank: u32, home: Member) {
+    pub fn new_home(&mut self, at: Member, rank: u32, home: Member) {
         let kept = self.mutated(Mutation::KeptWatermark);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let old = node.homes[rank as usize].replace(home);
@@ -170,12 +180,12 @@ impl World {
             }
             self.tell_peer(at, home, PeerMsg::Have { channel, position, life });
         }
-        if self.neighbours.are_known() {
+        if self.is_spread() {
             self.wake_pump(at);
         }
     }
 
-    fn order(&mut self, at: Member, order: Order) {
+    fn order(&mut self, at: Member, order: RestoreOrder) {
         let rank = order.rank;
         let Some(node) = self.nodes.get_mut(&at) else { return };
         if node.procs.get(&rank).is_some_and(|p| p.incarnation >= order.incarnation) {
@@ -196,7 +206,8 @@ impl World {
         let Some((order, ticket)) = node.orders.get(&rank) else { return };
         let (order, ticket) = (order.clone(), *ticket);
         if let Some(ticket) = ticket {
-            let open = self.mutated(Mutation::NoWriteBack);
+            // The real agent waits for what it was brought only.
+            let open = self.mutated(Mutation::NoWriteBack) || (self.real && order.words.is_none());
             let Some(node) = self.nodes.get_mut(&at) else { return };
             if open || node.gate.may_leave(ticket, None) {
                 node.orders.remove(&rank);
@@ -239,11 +250,15 @@ impl World {
             return self.load(at, &order);
         }
         let incarnation = order.incarnation;
+        if self.real {
+            // The order to start it says all that is to be known.
+            self.node(at).into_iter().for_each(|node| drop(node.orders.remove(&rank)));
+        }
         self.tell(at, FromNode::Found { rank, image: generation, incarnation });
     }
 
     /// Puts log and determinants into the segment; the gate has them replicated.
-    fn load(&mut self, at: Member, order: &Order) {
+    fn load(&mut self, at: Member, order: &RestoreOrder) {
         let rank = order.rank;
         let skip = self.mutated(Mutation::NoWriteBack);
         let inner: Vec<bool> = (0..self.ranks()).map(|r| self.is_inner((rank, r, 0))).collect();
@@ -285,17 +300,24 @@ impl World {
         if let Some(order) = node.orders.get_mut(&rank) {
             order.1 = Some(ticket);
         }
+        // What it brings may be what others here wait for, and nobody sends that again, also if it
+        // is never started here.
+        (0..self.ranks()).for_each(|other| self.wake(at, other));
         self.wake_pump(at);
     }
 
-    fn start_rank(&mut self, at: Member, order: &Order) {
+    fn start_rank(&mut self, at: Member, order: &RestoreOrder) {
         if order.stumble == Some(Stumble::NoStart) {
             return self.stumble(at, order);
         }
         let ranks = self.ranks();
         let (rank, incarnation) = (order.rank, order.incarnation);
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        node.vacated.retain(|r| *r != rank);
+        if self.real && order.generation > 0 && !node.disk.contains_key(&(rank, order.generation)) {
+            let generation = order.generation;
+            return self.tell(at, FromNode::ImageBad { rank, incarnation, generation, at });
+        }
+        node.vacated.stays(rank);
         let image = node.disk.get(&(rank, order.generation)).map(|s| Rc::clone(&s.image));
         let proc = match image {
             Some(image) => Proc {
@@ -309,7 +331,7 @@ impl World {
                 stands: false,
                 would_go_on: false,
                 held: false,
-                halted: false,
+                suspended: false,
             },
             None => Proc {
                 incarnation,
@@ -322,7 +344,7 @@ impl World {
                 stands: false,
                 would_go_on: false,
                 held: false,
-                halted: false,
+                suspended: false,
             },
         };
         self.check_alone(at, rank);
@@ -339,18 +361,20 @@ impl World {
             }
         }
         node.procs.insert(rank, proc);
-        self.halt_new(at, rank);
+        self.suspend_new(at, rank);
         self.trace(|| format!("{at} starts rank {rank} incarnation {incarnation}"));
-        self.report.recoveries += u64::from(incarnation > 1);
+        // The real controller numbers the starts of all ranks together.
+        let first = if self.real { self.ranks() } else { 1 };
+        self.report.recoveries += u64::from(incarnation > first);
         self.want(at, rank, None);
-        // What it brought with it may be what others here wait for.
+        // What its image has received may be what others here wait for.
         (0..ranks).for_each(|other| self.wake(at, other));
         self.tell(at, FromNode::Restored { rank, incarnation });
         let after = 5 + self.random.below(50);
         self.at(after, Event::Step { at, rank, incarnation });
     }
 
-    fn capture(
+    pub fn capture(
         &mut self,
         at: Member,
         rank: u32,
@@ -361,6 +385,8 @@ impl World {
         let Some(image) = self.image_of(at, rank) else {
             return self.tell(at, FromNode::NoCheckpoint { rank });
         };
+        let late = self.nodes.get_mut(&at).and_then(|n| n.real.late.remove(&rank));
+        let image = late.map_or(image, |late| (*late).clone());
         let hold = hold && !self.mutated(Mutation::NotHeld);
         self.node(at).into_iter().for_each(|n| n.capturing.extend([(rank, generation)]));
         let proc = self.nodes.get_mut(&at).and_then(|n| n.procs.get_mut(&rank));
@@ -373,7 +399,7 @@ impl World {
     /// What an image of a rank has now, if it runs.
     pub fn image_of(&self, at: Member, rank: u32) -> Option<Image> {
         let bare = self.mutated(Mutation::NoLogInImage);
-        let without = self.mutated(Mutation::InnerNotInSet);
+        let without = self.mutated(Mutation::InnerNotInSnapshot);
         let node = self.nodes.get(&at)?;
         let proc = node.procs.get(&rank).filter(|p| !p.done)?;
         let left_out = |c: &Channel| bare || (without && self.is_inner(*c));
@@ -406,27 +432,59 @@ impl World {
     pub fn written(&mut self, at: Member, rank: u32, generation: u32, image: Rc<Image>) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let key = (rank, generation);
+        let own = node.real.taking.remove(&key);
+        if node.real.spoilt.remove(&key) {
+            node.taking.remove(&key);
+            return self.tell_spoilt(at, rank, generation, image.incarnation);
+        }
+        let image = self.mistake_image(at, rank, image);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
         let replaced = node.disk.get(&key).is_some_and(|old| old.bad || old.replaced);
         node.disk.insert(key, Stored { image: Rc::clone(&image), bad: false, replaced });
         if let Some(home) = node.kept_for.remove(&key) {
             self.tell_peer(at, home, PeerMsg::Kept { rank, generation });
         } else if let Some(partner) = node.taking.remove(&key) {
+            if self.mutation == Some(Mutation::OneCopyCounts) {
+                let image = Rc::clone(&image);
+                self.leave(at, FromNode::Stored { rank, generation, image, partner: None });
+            }
+            let Some(node) = self.nodes.get_mut(&at) else { return };
             node.taken.insert(key, (partner, Rc::clone(&image)));
             if !node.peers.contains_key(&partner) {
                 return self.lost_copies(at, partner);
             }
             let image = Some(image);
             self.tell_peer(at, partner, PeerMsg::File { rank, generation, image, taken: true });
-        } else {
+        } else if own || !self.real {
             self.leave(at, FromNode::Stored { rank, generation, image, partner: None });
         }
         self.try_order(at, rank);
     }
 
+    /// Mutations: an image has what was sent after it was taken; of a process that is gone it is
+    /// kept for the next one.
+    fn mistake_image(&mut self, at: Member, rank: u32, image: Rc<Image>) -> Rc<Image> {
+        let late = self.mutated(Mutation::LateLog) && self.lives_on(at, rank, image.incarnation);
+        let Some(node) = self.nodes.get_mut(&at) else { return image };
+        if self.mutation == Some(Mutation::LateImages)
+            && node.procs.get(&rank).is_none_or(|p| p.incarnation != image.incarnation)
+        {
+            node.real.late.insert(rank, Rc::clone(&image));
+        }
+        if !late {
+            return image;
+        }
+        let own = node.segment.streams.iter().filter(|s| s.0.0 == rank);
+        let log = own.map(|(channel, s)| (*channel, s.messages.clone())).collect();
+        Rc::new(Image { log, ..(*image).clone() })
+    }
+
     /// The partner has an image that was taken here, too.
     fn kept(&mut self, at: Member, peer: Member, rank: u32, generation: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let Some((partner, image)) = node.taken.remove(&(rank, generation)) else { return };
+        let Some((partner, image)) = node.taken.remove(&(rank, generation)) else {
+            return self.copied(at, peer, rank, generation);
+        };
         if partner == peer {
             self.leave(at, FromNode::Stored { rank, generation, image, partner: Some(peer) });
         }
@@ -446,7 +504,7 @@ impl World {
         self.tell_peer(at, to, PeerMsg::File { rank, generation, image, taken: false });
     }
 
-    fn trim(&mut self, at: Member, rank: u32, need: &[u64], det_pos: u64) {
+    pub fn trim(&mut self, at: Member, rank: u32, need: &[u64], det_pos: u64) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         node.floors.insert(rank, need.to_vec());
         if let Some(proc) = node.procs.get(&rank) {
@@ -467,105 +525,38 @@ impl World {
         self.routed_trim(at, rank);
     }
 
-    fn reset(&mut self, at: Member, member: Member) {
+    pub fn reset(&mut self, at: Member, member: Member) {
         let Some(old) = self.nodes.remove(&at) else { return };
         for peer in old.peers.values() {
             self.cut(peer.conn);
         }
         let conn = old.conn;
         for end in &mut self.conns[conn].ends {
-            if *end == End::Node(at) {
-                *end = End::Node(member);
+            if *end == Endpoint::Node(at) {
+                *end = Endpoint::Node(member);
             }
         }
         let mut node = Node::new(member, self.ranks(), self.replicas, conn);
         node.session = old.session;
+        node.real = old.real;
         node.gate = node.gate.with_neighbours(self.neighbours.clone());
         node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
         if self.mutated(Mutation::NotEmptied) {
             (node.segment, node.vacated) = (old.segment, old.vacated);
         }
+        if self.together {
+            // What it stores outlives its epoch.
+            node.disk = old.disk;
+            self.renew_guard(at, member);
+        }
         // Of all that go back together nobody is who it was; else only this one is not.
         let back = self.controller.rolling_back.is_some();
-        node.halt = old.halt.filter(|_| back);
+        node.suspend = old.suspend.filter(|_| back || self.together);
         let mut dead = if back { old.members } else { vec![] };
         dead.push(at);
         node.replicas.restart(&dead);
         self.nodes.insert(member, node);
         self.tell(member, FromNode::Down);
-    }
-
-    /// Two nodes connect, if both know each other as members.
-    pub fn connect(&mut self, from: Member, to: Member) {
-        if let Some(node) = self.nodes.get_mut(&from) {
-            node.connecting.remove(&to);
-        }
-        let knows = |w: &World, a: Member, b: Member| {
-            w.nodes.get(&a).is_some_and(|n| n.members.contains(&b))
-        };
-        if !knows(self, from, to) || !knows(self, to, from) {
-            return self.wake_pump_later(from);
-        }
-        let conn = self.open(End::Node(from), End::Node(to));
-        for (own, peer) in [(from, to), (to, from)] {
-            let Some(node) = self.nodes.get_mut(&own) else { continue };
-            let (next, told) = Default::default();
-            node.peers.insert(peer, Peer { conn, next, told });
-            let homes = &node.homes;
-            node.standing.reconnected(|rank| homes[rank as usize] == Some(peer));
-            node.gate.disconnected(peer);
-            node.gate.connected(peer);
-            let ranks: Vec<u32> = node.procs.keys().copied().collect();
-            ranks.into_iter().for_each(|rank| self.want(own, rank, None));
-            self.want_routed(own, |_| true);
-            let orders: Vec<u32> = self.nodes[&own].orders.keys().copied().collect();
-            orders.into_iter().for_each(|rank| self.try_order(own, rank));
-            self.lost_copies(own, peer);
-            self.wake_pump(own);
-        }
-    }
-
-    fn wake_pump_later(&mut self, at: Member) {
-        if let Some(node) = self.nodes.get_mut(&at)
-            && !std::mem::replace(&mut node.pumping, true)
-        {
-            self.at(200, Event::Pump { at });
-        }
-    }
-
-    fn lost_copies(&mut self, at: Member, peer: Member) {
-        let Some(node) = self.nodes.get_mut(&at) else { return };
-        let (lost, left) = node.copies.iter().partition(|c| c.0 == peer);
-        node.copies = left;
-        let lost: Vec<(Member, u32, u32)> = lost;
-        let of = |t: &(&(u32, u32), &(Member, Rc<Image>))| t.1.0 == peer;
-        let failed: Vec<(u32, u32)> = node.taken.iter().filter(of).map(|t| *t.0).collect();
-        for (rank, generation) in failed {
-            // It does not count, and nobody was told of it.
-            if let Some(node) = self.nodes.get_mut(&at) {
-                node.taken.remove(&(rank, generation));
-                node.disk.remove(&(rank, generation));
-            }
-            // Of one that was given up since nobody is told; its rank may stand for another.
-            if self.nodes.get(&at).is_some_and(|n| n.capturing.get(&rank) == Some(&generation)) {
-                self.rank_goes_on(at, rank);
-                self.tell(at, FromNode::NoCheckpoint { rank });
-            }
-        }
-        for (to, rank, generation) in lost {
-            self.tell(at, FromNode::NotCopied { rank, generation, to });
-        }
-    }
-
-    pub fn peer_closed(&mut self, at: Member, peer: Member, conn: usize) {
-        let Some(node) = self.nodes.get_mut(&at) else { return };
-        if node.peers.get(&peer).is_none_or(|p| p.conn != conn) {
-            return;
-        }
-        node.peers.remove(&peer);
-        node.gate.disconnected(peer);
-        self.lost_copies(at, peer);
-        self.wake_pump(at);
     }
 
     /// Sends all that may be sent.
@@ -609,7 +600,11 @@ impl World {
         let forgets = self.mutated(Mutation::SendersForget);
         let silent = self.mutated(Mutation::RouterKeepsAcks);
         let heedless = self.mutated(Mutation::SendsWhilePaused);
+        let given = self.mutated(Mutation::GivenToMirror);
         let closed = !self.may_leave(at, ticket, Some(peer));
+        if self.real && !self.nodes[&at].gate.may_leave(ticket, Some(peer)) {
+            self.lose_unheld(at);
+        }
         if closed && !self.mutated(Mutation::UnitUngated) {
             return;
         }
@@ -639,7 +634,8 @@ impl World {
                 out.push(PeerMsg::Data { channel, position, message });
                 *next += 1;
             }
-            if forgets && node.paths.router(channel.1) == peer.node {
+            let mirrored = given && inner(channel);
+            if mirrored || (forgets && node.paths.router(channel.1) == peer.node) {
                 stream.messages = stream.messages.split_off(next);
             }
         }
@@ -717,7 +713,9 @@ impl World {
                 self.wake(at, channel.0);
             }
             PeerMsg::Determinants(frame) => match node.replicas.take(peer, &frame) {
-                Ok(Some(upto)) => self.send(conn, End::Node(at), Packet::Peer(PeerMsg::Held(upto))),
+                Ok(Some(upto)) => {
+                    self.send(conn, Endpoint::Node(at), Packet::Peer(PeerMsg::Held(upto)))
+                }
                 Ok(None) => {}
                 Err(refused) if current => self.fail(format!("{at}: {refused}")),
                 Err(_) => {}
@@ -738,7 +736,7 @@ impl World {
             PeerMsg::Kept { rank, generation } => self.kept(at, peer, rank, generation),
             PeerMsg::Mark { rank, generation } => {
                 let said = PeerMsg::Marked { rank, generation };
-                self.send(conn, End::Node(at), Packet::Peer(said));
+                self.send(conn, Endpoint::Node(at), Packet::Peer(said));
             }
             PeerMsg::Marked { .. } | PeerMsg::GoOn { .. } if !current => {}
             PeerMsg::Marked { rank, generation } => self.mark_answered(at, rank, generation),

@@ -64,6 +64,22 @@ impl Truth {
         }
     }
 
+    /// Of ranks that go back together: this one does to an image of it, or to the beginning (0), so
+    /// that what it recorded since counts for nothing.
+    pub fn goes_back(&mut self, rank: u32, incarnation: u32, generation: u32) {
+        let image = self.images.get(&(rank, generation));
+        let mut left = image.map_or(0, |depends| depends[rank as usize]);
+        let words = std::mem::take(&mut self.history[rank as usize]);
+        for word in words {
+            let count = segment::read_word(word).err().unwrap_or(1);
+            let kept = count.min(left);
+            left -= kept;
+            let part = if kept < count { segment::RUN | kept } else { word };
+            self.history[rank as usize].extend((kept > 0).then_some(part));
+        }
+        self.incarnation[rank as usize] = incarnation;
+    }
+
     pub fn prints(&mut self, depends: &Depends) {
         for (out, n) in self.outside.iter_mut().zip(depends.iter()) {
             *out = (*out).max(*n);
@@ -79,7 +95,7 @@ impl Truth {
         self.deaths > self.bears
     }
 
-    fn outcomes(&self, rank: usize) -> Vec<Outcome> {
+    pub fn outcomes(&self, rank: usize) -> Vec<Outcome> {
         let mut all = Vec::new();
         for word in &self.history[rank] {
             match segment::read_word(*word) {
@@ -195,10 +211,14 @@ impl World {
         if !members.contains(&at) {
             return;
         }
-        let twin = |m: &&Member| {
-            **m != at && self.nodes.get(m).is_some_and(|n| n.procs.contains_key(&rank))
-        };
-        if let Some(other) = members.iter().find(twin).copied() {
+        // One that has ended on a lost node is not waited for where all go back together.
+        let counts = |p: &crate::node::Proc| !self.together || !p.done;
+        let runs = |n: &crate::node::Node| n.procs.get(&rank).is_some_and(counts);
+        let twin = |m: &&Member| **m != at && self.nodes.get(m).is_some_and(runs);
+        // The real controller waits until nothing of a lost node runs any more.
+        let all: Vec<Member> = self.nodes.keys().copied().collect();
+        let among = if self.real { &all[..] } else { members };
+        if let Some(other) = among.iter().find(twin).copied() {
             self.fail(format!("rank {rank} is started on {at} and runs on {other}"));
         }
     }
@@ -212,7 +232,10 @@ impl World {
             && self.nodes.keys().copied().eq(members.iter().copied());
         let replicas = self.replicas.min(members.len().saturating_sub(1));
         for (member, node) in &mut self.nodes {
-            let blocked = self.controller.conns.get(member).is_none_or(|c| self.conns[*c].blocked);
+            // Who has lost the real controller's connection is lost, as soon as that is noticed.
+            let cut = |c: &crate::net::Conn| c.blocked || (self.real && c.broken);
+            let conn = self.controller.conns.get(member);
+            let blocked = conn.is_none_or(|c| cut(&self.conns[*c]));
             let ticket = node.gate.sample(&node.segment);
             whole &= !blocked
                 && node.members == members
@@ -257,21 +280,32 @@ impl World {
         let told = self.controller.floors.iter().filter(|f| f.0 + TOLD < self.now);
         for (_, rank, floor) in told {
             for member in self.controller.planner.members() {
-                let Some(node) = self.nodes.get(member) else { continue };
-                for (channel, stream) in &node.segment.streams {
-                    let need = floor.need[program::slot(channel.0, channel.2)];
-                    let first = stream.messages.keys().next();
-                    if channel.1 == *rank && first.is_some_and(|f| *f < need) {
-                        return Err(format!("the log of {channel:?} on {member} is not trimmed"));
-                    }
-                }
-                let held = node.replicas.answer(&[*rank]).held.remove(rank).unwrap_or_default();
-                if !held.words.is_empty() && held.first < floor.det_pos {
-                    return Err(format!("determinants of rank {rank} on {member} are not trimmed"));
-                }
+                let what = self.untrimmed(*member, *rank, &floor.need, floor.det_pos);
+                what.map_or(Ok(()), Err)?;
             }
         }
         Ok(())
+    }
+
+    /// What a node holds that nobody needs any more: messages to a rank before `need`, determinants
+    /// of it before `det_pos`.
+    pub fn untrimmed(
+        &self,
+        member: Member,
+        rank: u32,
+        need: &[u64],
+        det_pos: u64,
+    ) -> Option<String> {
+        let node = self.nodes.get(&member)?;
+        for (channel, stream) in node.segment.streams.iter().filter(|s| s.0.1 == rank) {
+            let need = need.get(program::slot(channel.0, channel.2)).copied().unwrap_or(0);
+            if stream.messages.keys().next().is_some_and(|first| *first < need) {
+                return Some(format!("the log of {channel:?} on {member} is not trimmed"));
+            }
+        }
+        let held = node.replicas.answer(&[rank]).held.remove(&rank).unwrap_or_default();
+        let late = !held.words.is_empty() && held.first < det_pos;
+        late.then(|| format!("determinants of rank {rank} on {member} are not trimmed"))
     }
 
     /// What ranks of a unit have received of each other is not kept.
@@ -279,9 +313,9 @@ impl World {
         for (member, node) in &self.nodes {
             for (channel, stream) in node.segment.streams.iter().filter(|s| self.is_inner(*s.0)) {
                 let Some(proc) = node.procs.get(&channel.1) else { continue };
-                if self.neighbours.are_known() && proc.incarnation > 1 {
+                if self.is_spread() && proc.incarnation > 1 {
                     // What it brought with it may be more, as its sender's node had not heard yet
-                    // what it had received at the set.
+                    // what it had received at the snapshot.
                     continue;
                 }
                 let next = proc.state.next(channel.0, channel.2);
@@ -317,9 +351,39 @@ impl World {
             for (rank, proc) in &node.procs {
                 let op = self.programs[*rank as usize].get(proc.state.at);
                 text += &format!(", rank {rank} at {} {op:?}", proc.state.at);
-                let still = [("held", proc.held), ("stands", proc.stands), ("halted", proc.halted)];
+                let still = [
+                    ("waits", proc.waits),
+                    ("held", proc.held),
+                    ("stands", proc.stands),
+                    ("halted", proc.suspended),
+                ];
                 let still = still.iter().filter(|s| s.1).map(|s| s.0);
                 text += &still.map(|word| format!(" ({word})")).collect::<String>();
+            }
+            text += &self.streams_at(*member);
+        }
+        text
+    }
+
+    /// The streams to ranks that have not ended, as one node has them: from where on it lies there
+    /// and up to where it was received, and from where on others want it.
+    fn streams_at(&self, at: Member) -> String {
+        let node = &self.nodes[&at];
+        let unended = |to: u32| !self.controller.done.contains_key(&to);
+        let mut text = String::new();
+        for (channel, stream) in node.segment.streams.iter().filter(|s| unended(s.0.1)) {
+            let (from, to, kind) = channel;
+            let ends = [stream.messages.keys().next(), stream.messages.keys().next_back()];
+            let [Some(first), Some(last)] = ends else { continue };
+            text += &format!(", stream {from}>{to}:{kind} {first}..={last}");
+            let next = node.procs.get(to).map(|p| p.state.next(*from, *kind));
+            text += &next.map_or_else(String::new, |next| format!(" read to {next}"));
+            let (count, floor) = (stream.messages.len(), node.floor(*channel));
+            text += &format!(" of {count} taken {} floor {floor}", stream.taken);
+        }
+        for (peer, link) in &node.peers {
+            for ((from, to, kind), next) in link.next.iter().filter(|n| unended(n.0.1)) {
+                text += &format!(", {peer} wants {from}>{to}:{kind} from {next}");
             }
         }
         text

@@ -1,17 +1,18 @@
 //! The simulated controller: the real planner, retention and scheduler, and what was printed.
 
-use crate::reign::Effect;
+use crate::term::Effect;
 use crate::types::*;
 use crate::vault::Round;
 use crate::world::World;
-use eyrie_protocol::halt::Halt;
+use eyrie_protocol::coordinated_snapshot::CoordinatedSnapshot;
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::pause::Pauses;
 use eyrie_protocol::recovery::{Action, Input, Planner};
 use eyrie_protocol::retention::{Point, Retention};
+use eyrie_protocol::router_pause::Pauses;
 use eyrie_protocol::scheduler::Scheduler;
 use eyrie_protocol::session::{Numbered, Session};
-use eyrie_protocol::sets::Set;
+use eyrie_protocol::suspend::SuspendState;
+use eyrie_protocol::units::{Extent, Units};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone)]
@@ -39,14 +40,14 @@ pub struct Controller {
     /// The recovery unit of each rank, if nodes are; and ranks that run.
     pub units: Vec<u32>,
     pub live: BTreeSet<u32>,
-    /// Sets of units that are being taken, until ranks go on, and the nodes that take part.
-    pub sets: BTreeMap<u32, (Set, Vec<Member>)>,
+    /// Snapshots of units that are being taken, until ranks go on, and the nodes that take part.
+    pub snapshots: BTreeMap<u32, (CoordinatedSnapshot, Vec<Member>)>,
     /// Ranks of nodes that leave.
     pub standing: crate::leave::Standing,
     /// Checkpoints of ranks that have routers.
     pub pauses: Pauses,
     /// Who wants the job to stand still.
-    pub halt: Halt,
+    pub suspend: SuspendState,
 }
 
 fn empty(ranks: usize) -> Vec<Retention> {
@@ -70,7 +71,7 @@ impl Controller {
             scheduler: Scheduler::new(ranks as u32, every, every / 3, 0),
             every,
             retention: empty(ranks),
-            planner: Planner::new(map),
+            planner: Planner::new(Units::new(Extent::Rank, &map, |node| node), map),
             conns: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tapes: vec![Vec::new(); ranks],
@@ -84,10 +85,10 @@ impl Controller {
             floors: Vec::new(),
             units: Vec::new(),
             live: BTreeSet::new(),
-            sets: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             standing: crate::leave::Standing::default(),
             pauses: Pauses::default(),
-            halt: Halt::default(),
+            suspend: SuspendState::default(),
         }
     }
 }
@@ -149,7 +150,8 @@ impl World {
                 self.check_restore(rank, incarnation, words.as_ref(), least);
                 // At the beginning there is nothing to be looked for.
                 let (stumble, told) = (None, incarnation == 1);
-                let order = Order { rank, incarnation, generation, from, words, stumble, told };
+                let order =
+                    RestoreOrder { rank, incarnation, generation, from, words, stumble, told };
                 self.order_at(at, order);
                 self.fault_nearby(6);
             }
@@ -215,7 +217,7 @@ impl World {
         self.controller.scheduler.set_live(slot, false);
         self.controller.live.remove(&rank);
         if !self.units.is_empty() {
-            return self.void_set(rank);
+            return self.void_snapshot(rank);
         }
         self.no_checkpoint(rank);
     }
@@ -307,7 +309,7 @@ impl World {
             self.controller.retention[rank as usize].restart();
         }
         self.controller.tapes.iter_mut().for_each(Vec::clear);
-        self.controller.sets.clear();
+        self.controller.snapshots.clear();
         self.controller.done.clear();
         self.forget_vault();
         self.controller.points.clear();
@@ -446,8 +448,8 @@ impl World {
                 self.pause_lost(rank);
                 self.no_checkpoint(rank);
             }
-            FromNode::NoCheckpoint { rank } => self.void_set(rank),
-            FromNode::SetStands { unit, generation } => self.set_stands(member, unit, generation),
+            FromNode::NoCheckpoint { rank } => self.void_snapshot(rank),
+            FromNode::SnapshotStands { unit, generation: n } => self.unit_stands(member, unit, n),
             FromNode::RankDied { rank, incarnation } => {
                 self.rank_down(rank);
                 self.planner(Input::RankDied { rank, incarnation });
@@ -461,13 +463,13 @@ impl World {
                     self.over = self.controller.done.len() as u32 == self.ranks();
                 }
             }
-            FromNode::Output { rank, index, line, depends } => {
+            FromNode::Output { rank, index, line, depends, .. } => {
                 self.output(rank, index, line, &depends);
             }
             FromNode::Paused { rank, generation } => self.paused(member, rank, generation),
             FromNode::Guarded { round } => self.planner(Input::Guarded { from: member, round }),
-            FromNode::Halted { turn } => self.node_halted(member.node, turn),
-            FromNode::Down => {}
+            FromNode::Suspended { turn } => self.node_suspended(member.node, turn),
+            FromNode::Down | FromNode::Real(_) => {}
         }
     }
 
@@ -538,14 +540,14 @@ impl World {
     pub fn schedule(&mut self) {
         let now = self.ranks_time();
         self.check_awaited();
-        self.tend_halt();
+        self.tend_suspend();
         if self.controller.rolling_back.is_none() {
             // What is due by the clock is so by the ranks' clock.
-            while !self.controller.halt.stopped()
+            while !self.controller.suspend.stopped()
                 && let Some(rank) = self.controller.scheduler.pick(now)
             {
                 if !self.units.is_empty() {
-                    if !self.order_set(rank, false) {
+                    if !self.order_snapshot(rank, false) {
                         self.controller.scheduler.finished(rank, now);
                     }
                     continue;

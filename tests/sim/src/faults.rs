@@ -96,7 +96,7 @@ impl World {
             return;
         }
         self.trace(|| format!("{member} is gone"));
-        let ends = |c: &&usize| self.conns[**c].side(End::Node(member)).is_some();
+        let ends = |c: &&usize| self.conns[**c].side(Endpoint::Node(member)).is_some();
         let all: Vec<usize> = (0..self.conns.len()).collect();
         let own: Vec<usize> = all.iter().filter(ends).copied().collect();
         for conn in own {
@@ -134,7 +134,7 @@ impl World {
     /// A node that was cut off gives the controller up, if it was with no other one since.
     pub fn despair(&mut self, member: Member, conn: usize) {
         let own = |c: &crate::net::Conn| {
-            c.side(End::Node(member)).is_some() && c.side(End::Controller).is_some()
+            c.side(Endpoint::Node(member)).is_some() && c.side(Endpoint::Controller).is_some()
         };
         if !self.conns[conn + 1..].iter().any(own) {
             self.perish(member);
@@ -148,7 +148,7 @@ impl World {
         self.nodes.iter().flat_map(of).collect()
     }
 
-    fn cut_link(&mut self) {
+    pub fn cut_link(&mut self) {
         let links = self.links();
         let Some((a, b, conn)) = self.random.pick(&links) else { return };
         self.trace(|| format!("FAULT the link of {a} and {b} breaks"));
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// A second connection between two nodes, while the first is still being read.
-    fn double_link(&mut self) {
+    pub fn double_link(&mut self) {
         let links = self.links();
         let Some((a, b, conn)) = self.random.pick(&links) else { return };
         self.trace(|| format!("FAULT {a} and {b} connect a second time"));
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// One copy of an image turns out to be torn.
-    fn damage_image(&mut self) {
+    /// One copy of an image turns out to be torn, or all are.
+    pub fn damage_image(&mut self) {
         let of = |(at, n): (&Member, &crate::node::Node)| {
             n.disk.keys().map(|k| (*at, *k)).collect::<Vec<_>>()
         };
@@ -177,8 +177,11 @@ impl World {
         }
         let Some((at, image)) = self.random.pick(&all) else { return };
         self.trace(|| format!("FAULT image {} of rank {} on {at} is damaged", image.1, image.0));
-        if let Some(stored) = self.node(at).and_then(|n| n.disk.get_mut(&image)) {
-            stored.bad = true;
+        let all = self.real && self.random.one_in(2);
+        self.damaged.insert(image);
+        for (_, node) in self.nodes.iter_mut().filter(|n| all || *n.0 == at) {
+            let stored = node.disk.get_mut(&image);
+            stored.into_iter().for_each(|stored| stored.bad = true);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Nodes that leave in the simulation.
 //!
 //! Real: the planner, which says when ranks move and when a node may go, and the gates. Modelled:
-//! what the controller does about it (`job::leave`) and what a node does that is told so.
+//! what the controller does about it (`job::leaving`) and what a node does that is told so.
 
 use crate::types::*;
 use crate::world::{VAULT_BEARS, World};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Action, Input, Stage};
-use eyrie_protocol::replicas::{Answer, Words, longest};
+use eyrie_protocol::replicas::Answer;
+use eyrie_protocol::vacated::Vacated;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node that nothing disturbs has left after so long.
@@ -77,7 +78,7 @@ impl World {
     }
 
     /// Fewer nodes bear less.
-    fn bear_less(&mut self) {
+    pub fn bear_less(&mut self) {
         let stay = self.controller.planner.takers().len() as u64;
         let most = if self.controller.planner.vaults() { self.truth.bears } else { 1 };
         let least = self.truth.bears - most.min(stay.saturating_sub(1));
@@ -143,7 +144,7 @@ impl World {
     }
 
     /// The same where ranks are in recovery units: all of a unit stands. None: a rank of one has
-    /// ended, so there is no set of it.
+    /// ended, so there is no snapshot of it.
     fn bring_units_to_stand(&mut self, member: Member) -> Option<bool> {
         let here = (0..self.ranks()).filter(|r| self.controller.planner.home(*r) == Some(member));
         let units: BTreeSet<u32> = here.map(|rank| self.slot(rank)).collect();
@@ -162,7 +163,7 @@ impl World {
             let now = self.ranks_time();
             if ranks.iter().all(|r| counts(r).is_none())
                 && self.controller.scheduler.begin(unit, now)
-                && !self.order_set(unit, true)
+                && !self.order_snapshot(unit, true)
             {
                 self.controller.scheduler.finished(unit, now);
             }
@@ -292,7 +293,7 @@ impl World {
             self.report.emptied += 1;
             self.planner(Input::Joined { member, spare: true });
             self.tell_floors(member);
-            self.tell_halt(member);
+            self.tell_suspend(member);
         }
     }
 
@@ -311,6 +312,9 @@ impl World {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let all = node.members.clone();
         node.gate.set_leaving(members, &all);
+        if self.mutated(Mutation::LeavesUnguarded) {
+            return self.tell(at, FromNode::Guarded { round });
+        }
         self.leave(at, FromNode::Guarded { round });
     }
 
@@ -320,7 +324,7 @@ impl World {
         let procs = std::mem::take(&mut node.procs);
         node.orders.clear();
         let homes = (0u32..).zip(&node.homes).filter(|(_, home)| **home == Some(at));
-        node.vacated = homes.map(|(rank, _)| rank).collect();
+        node.vacated = Vacated::all(homes.map(|(rank, _)| rank));
         for (rank, proc) in procs.into_iter().filter(|(_, p)| !p.done) {
             self.stood.insert(rank, proc.state.at);
         }
@@ -343,25 +347,29 @@ impl World {
 
     /// A node that leaves knows the outcomes of its own ranks.
     pub fn own_answer(&self, at: Member, ranks: &[u32], answer: &mut Answer) {
-        let Some(node) = self.nodes.get(&at).filter(|n| !n.vacated.is_empty()) else { return };
-        answer.in_step.push(at);
-        for rank in node.vacated.iter().filter(|r| ranks.contains(r)) {
-            let own: Words = node.segment.det.get(rank).cloned().unwrap_or_default();
-            let held = answer.held.remove(rank);
-            answer.held.extend(longest(held.into_iter().chain([own])).map(|w| (*rank, w)));
-        }
+        let Some(node) = self.nodes.get(&at) else { return };
+        let recorded = |rank| node.segment.det.get(&rank).cloned().unwrap_or_default();
+        node.vacated.answer(at, ranks, recorded, answer);
     }
 
     /// A node goes: all images that are kept must be as safe without it as they are to be, and
     /// every node's outcomes held by another, dead nodes that nobody has noticed included.
-    fn check_left(&mut self, gone: Member) {
+    pub fn check_left(&mut self, gone: Member) {
         let keepers = self.controller.planner.keepers();
         let stay: Vec<Member> = keepers.into_iter().filter(|m| *m != gone).collect();
+        let vaults = self.controller.planner.vaults();
+        self.check_left_to(gone, &stay, vaults);
+    }
+
+    /// The same, when these stayed as it was dismissed. A turn of the real controller may go on
+    /// after that, and images may count by then that are no matter of the node.
+    pub fn check_left_to(&mut self, gone: Member, stay: &[Member], vaults: bool) {
         let in_step = |of: &Member, with: &Member| {
             let answer = self.nodes.get(of).map(|n| n.replicas.answer(&[]));
             answer.is_none_or(|a| a.in_step.contains(with))
         };
-        for own in stay.iter().filter(|m| stay.len() > 1 && self.nodes.contains_key(m)) {
+        let knows = stay.len() > 1 && !self.together;
+        for own in stay.iter().filter(|m| knows && self.nodes.contains_key(m)) {
             if !stay.iter().any(|m| m != own && in_step(m, own)) {
                 return self.fail(format!("{gone} goes, and nobody else knows {own}"));
             }
@@ -373,20 +381,32 @@ impl World {
                 let image = (rank, generation);
                 let has =
                     |m: &&Member| self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&image));
+                let is_there = self.nodes.get(&gone).is_some_and(|n| n.disk.contains_key(&image));
                 let copies = stay.iter().filter(has).count() >= 2.min(stay.len());
                 // What only the vault has is brought nowhere.
                 let only_given = self.is_only_given(&image);
-                let safe = match self.controller.planner.vaults() {
+                let safe = match vaults {
                     true => self.is_given(&image),
                     false => copies || only_given,
                 };
-                if !safe {
+                if vaults && self.thins(&image, gone) {
+                    self.fail(format!("{gone} goes, and guards image {generation} of rank {rank}"));
+                }
+                if !safe && (is_there || !self.real) {
                     self.fail(format!(
                         "{gone} goes, and image {generation} of rank {rank} with it"
                     ));
                 }
             }
         }
+    }
+
+    /// Whether an image of ranks that go back together is kept by fewer than at first when a node
+    /// goes, though it could be brought into the vault anew.
+    fn thins(&self, image: &(u32, u32), without: Member) -> bool {
+        let has = |n: &crate::node::Node| n.disk.get(image).is_some_and(|stored| !stored.bad);
+        let guards = self.vault.get(image).is_some_and(|(_, members)| members.contains(&without));
+        self.together && guards && self.nodes.values().any(has)
     }
 
     /// A rank that left its node starts where it stood, if nothing else has happened.

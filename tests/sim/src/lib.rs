@@ -5,34 +5,41 @@
 //! segments, disks, links, network and clock; `links` simulates the real links. One seed is one
 //! run: programs, delays and faults follow from it. A run is right if no check in `checks` fails.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
+
 mod agenda;
 mod agent;
 mod checks;
+pub mod consensus;
 mod controller;
+pub mod coordinated;
+pub mod election;
 mod faults;
-mod halting;
+pub mod heartbeat;
+pub mod lease;
 mod leave;
-pub mod led;
 pub mod links;
 mod net;
 mod node;
 mod pausing;
+mod peers;
 mod program;
 mod random;
-mod reign;
-pub mod reigns;
+pub mod real;
+pub mod returns;
 mod routers;
 mod segment;
 mod sites;
 mod stage;
 pub mod steps;
-pub mod ties;
-pub mod together;
+mod suspending;
+mod term;
+mod timing;
 mod types;
 mod unfit;
 mod units;
 mod vault;
-pub mod watch;
+pub mod watchdog;
 mod world;
 
 pub use types::Mutation;

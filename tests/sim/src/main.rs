@@ -1,21 +1,38 @@
-//! `eyrie-sim [--mutation NAME] [--trace] [KIND] FIRST [COUNT]`: runs seeds; says which fail and
-//! why. Without a kind jobs are simulated in mode `logged`, with `--vault`, `--units`,
-//! `--cluster-units`, `--outside`, `--drain`, `--routed` other jobs (see `Config`), with one of
-//! `OTHERS` something else. `--every-step` goes through a small job (`--small`) once for every
-//! fault at every step of it, `--fault STEP:WHAT` once with that one.
+//! `eyrie-sim [KIND] [--mutation NAME] [--trace] FIRST [COUNT]`: runs seeds; says which fail and
+//! why. `KIND` is one of `KINDS`. Without it jobs are simulated in mode `logged`, with `--vault`,
+//! `--units`, `--cluster-units`, `--outside`, `--drain`, `--routed` other jobs (see `Config`).
+//! `--every-step` goes through a small job (`--small`) once for every fault at every step of it,
+//! `--fault STEP:WHAT` once with that one.
 
-use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together, watch};
+use eyrie_sim::{
+    Config, Mutation, Report, consensus, coordinated, election, heartbeat, lease, links, real,
+    returns, run, steps, watchdog,
+};
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
-                     --led | --watch | --cluster-units | --outside | [--units] [--vault]\n  \
-                     [--routed] [--drain] [--halts] [--small]\n  \
-                     [--every-step | --fault STEP:WHAT]]\n  \
+const USAGE: &str = "usage: eyrie-sim [coordinated [--vault] [--drain] | links | heartbeat |\n  \
+                     election | lease | watchdog | returns | consensus |\n  \
+                     controller [coordinated | --units | --cluster-units | --routed |\n  \
+                     --outside]\n  \
+                     [--vault] [--drain] [--halts] [--unfit] [--only-no-faults |\n  \
+                     --only-ranks | --only-nodes] |\n  \
+                     [--units | --cluster-units | --outside | --routed] [--vault] [--drain]\n  \
+                     [--halts]] [--small] [--every-step | --fault STEP:WHAT]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
-/// Simulations of their own.
-const OTHERS: [&str; 6] = ["--together", "--links", "--ties", "--reigns", "--led", "--watch"];
+/// Simulations of their own, and the options by which they were called before.
+const KINDS: [(&str, &str); 9] = [
+    ("controller", "controller"),
+    ("coordinated", "--together"),
+    ("links", "--links"),
+    ("heartbeat", "--ties"),
+    ("election", "--reigns"),
+    ("lease", "--led"),
+    ("watchdog", "--watch"),
+    ("returns", "--returns"),
+    ("consensus", "consensus"),
+];
 
 /// What is asked for.
 #[derive(Default)]
@@ -88,16 +105,23 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
         "--routed",
         "--halts",
         "--small",
+        "--unfit",
+        "--only-no-faults",
+        "--only-ranks",
+        "--only-nodes",
     ];
-    let (mut ask, mut numbers) = (Ask::default(), Vec::new());
+    let (mut ask, mut numbers) = (Ask::default(), Vec::<u64>::new());
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--trace" => ask.trace = true,
             "--every-step" => ask.every_step = true,
             "--fault" => ask.fault = Some(args.next().unwrap_or_default().parse()?),
             "--mutation" => ask.mutation = Some(args.next().unwrap_or_default()),
-            kind if jobs.contains(&kind) || OTHERS.contains(&kind) => ask.kinds.push(arg),
-            number => numbers.push(number.parse::<u64>().map_err(|_| String::from(USAGE))?),
+            kind if jobs.contains(&kind) => ask.kinds.push(arg),
+            other => match KINDS.iter().find(|(name, option)| [*name, *option].contains(&other)) {
+                Some((name, _)) => ask.kinds.push((*name).to_string()),
+                None => numbers.push(other.parse().map_err(|_| String::from(USAGE))?),
+            },
         }
     }
     ask.first = *numbers.first().ok_or(USAGE)?;
@@ -105,62 +129,88 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
     Ok(ask)
 }
 
-fn simulate_sets(ask: &Ask, mistake: Option<together::Mistake>) -> ExitCode {
+/// Mistakes of the simulator's own jobs.
+fn mutations() -> Vec<Mutation> {
+    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
+    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
+    all.chain(Mutation::SUSPENDS).collect()
+}
+
+fn simulate_coordinated(ask: &Ask, mistake: Option<coordinated::Mistake>) -> ExitCode {
     let vaulted = ask.is("--vault");
-    let kind = if vaulted { together::Kind::Vault } else { together::Kind::Copies };
+    let kind = if vaulted { coordinated::Kind::Vault } else { coordinated::Kind::Copies };
     let (drains, small, trace) = (ask.is("--drain"), ask.is("--small"), ask.trace);
-    let job = |seed| together::Job { seed, kind, drains, small, mistake, trace };
+    let job = |seed| coordinated::Job { seed, kind, drains, small, mistake, trace };
     if ask.every_step {
         let with = |at: Option<steps::At>| match at {
             Some(at) => format!(" --fault {at}"),
             None => String::from(" --small"),
         };
-        let one = |seed| together::run_every_step(job(seed)).map_err(|(at, why)| (with(at), why));
-        return ask.seeds_with(one, together::Steps::add);
+        let one =
+            |seed| coordinated::run_every_step(job(seed)).map_err(|(at, why)| (with(at), why));
+        return ask.seeds_with(one, coordinated::Steps::add);
     }
     if let Some(at) = ask.fault {
         let with = |why| (format!(" --fault {at}"), why);
         return ask.seeds_with(
-            |seed| together::run_one(job(seed), at).map_err(with),
-            together::Report::add,
+            |seed| coordinated::run_one(job(seed), at).map_err(with),
+            coordinated::Report::add,
         );
     }
-    ask.seeds(|seed| together::run(job(seed)), together::Report::add)
+    ask.seeds(|seed| coordinated::run(job(seed)), coordinated::Report::add)
 }
 
 fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     let trace = ask.trace;
-    if ask.is("--together") {
-        let all = together::Mistake::ALL.into_iter().chain(together::Mistake::VAULT);
-        let all = all.chain(together::Mistake::DRAIN).chain(together::Mistake::REIGNS);
-        let all = all.chain(together::Mistake::DRAIN_VAULT);
+    if ask.is("coordinated") && !ask.is("controller") {
+        let all = coordinated::Mistake::ALL.into_iter().chain(coordinated::Mistake::VAULT);
+        let all = all.chain(coordinated::Mistake::DRAIN).chain(coordinated::Mistake::TERMS);
+        let all = all.chain(coordinated::Mistake::DRAIN_VAULT);
         let mistake = ask.mistake(&all.collect::<Vec<_>>())?;
-        return Ok(simulate_sets(ask, mistake));
+        return Ok(simulate_coordinated(ask, mistake));
     }
-    if ask.is("--links") {
+    if ask.is("controller") {
+        let all = real::MUTATIONS.into_iter().chain(real::RARE).map(|(mutation, _)| mutation);
+        let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
+        let faults = match ask.kinds.iter().find_map(|k| k.strip_prefix("--only-")) {
+            Some("no-faults") => real::Faults::None,
+            Some("ranks") => real::Faults::Ranks,
+            Some("nodes") => real::Faults::Nodes,
+            _ => real::Faults::All,
+        };
+        let of = |seed| real::Setup::of(seed, |word| ask.is(word));
+        let setup = |seed| real::Setup { faults, mutation, trace, ..of(seed) };
+        return Ok(ask.seeds(|seed| real::run(setup(seed)), real::Report::add));
+    }
+    if ask.is("links") {
         let mistake = ask.mistake(&links::Mistake::ALL)?;
         return Ok(ask.seeds(|s| links::run(s, mistake, trace), links::Report::add));
     }
-    if ask.is("--ties") {
-        let mistake = ask.mistake(&ties::Mistake::ALL)?;
-        return Ok(ask.seeds(|s| ties::run(s, mistake, trace), ties::Report::add));
+    if ask.is("heartbeat") {
+        let mistake = ask.mistake(&heartbeat::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| heartbeat::run(s, mistake, trace), heartbeat::Report::add));
     }
-    if ask.is("--reigns") {
-        let mistake = ask.mistake(&reigns::Mistake::ALL)?;
-        return Ok(ask.seeds(|s| reigns::run(s, mistake, trace), reigns::Report::add));
+    if ask.is("election") {
+        let mistake = ask.mistake(&election::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| election::run(s, mistake, trace), election::Report::add));
     }
-    if ask.is("--led") {
-        let mistake = ask.mistake(&led::Mistake::ALL)?;
-        return Ok(ask.seeds(|s| led::run(s, mistake, trace), led::Report::add));
+    if ask.is("returns") {
+        let mistake = ask.mistake(&returns::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| returns::run(s, mistake, trace), returns::Report::add));
     }
-    if ask.is("--watch") {
-        let mistake = ask.mistake(&watch::Mistake::ALL)?;
-        return Ok(ask.seeds(|s| watch::run(s, mistake, trace), watch::Report::add));
+    if ask.is("lease") {
+        let mistake = ask.mistake(&lease::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| lease::run(s, mistake, trace), lease::Report::add));
     }
-    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
-    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
-    let all = all.chain(Mutation::HALTS);
-    let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
+    if ask.is("watchdog") {
+        let mistake = ask.mistake(&watchdog::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| watchdog::run(s, mistake, trace), watchdog::Report::add));
+    }
+    if ask.is("consensus") {
+        let mistake = ask.mistake(&consensus::MISTAKES)?;
+        return Ok(ask.seeds(|s| consensus::run(s, mistake, trace), consensus::Report::add));
+    }
+    let mutation = ask.mistake(&mutations())?;
     let job = |seed| Config { trace, ..Config::of(seed, |kind| ask.is(kind), mutation) };
     if ask.every_step {
         let with = |at: steps::At| format!(" --fault {at}");

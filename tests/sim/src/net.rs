@@ -2,13 +2,13 @@
 //! and may be replaced by one side before the other has noticed.
 
 use crate::random::Random;
-use crate::types::{End, Packet, Time};
+use crate::types::{Endpoint, Packet, Time};
 use std::collections::VecDeque;
 
 /// A connection. What is sent by side 0 is in `queues[0]`.
 #[derive(Clone)]
 pub struct Conn {
-    pub ends: [End; 2],
+    pub ends: [Endpoint; 2],
     /// Whether each side still takes part.
     pub open: [bool; 2],
     pub queues: [VecDeque<(Time, Packet)>; 2],
@@ -20,7 +20,7 @@ pub struct Conn {
 }
 
 impl Conn {
-    pub fn new(a: End, b: End) -> Self {
+    pub fn new(a: Endpoint, b: Endpoint) -> Self {
         Conn {
             ends: [a, b],
             open: [true; 2],
@@ -41,7 +41,7 @@ impl Conn {
     }
 
     /// Which side `end` is.
-    pub fn side(&self, end: End) -> Option<usize> {
+    pub fn side(&self, end: Endpoint) -> Option<usize> {
         self.ends.iter().position(|e| *e == end)
     }
 }

@@ -3,16 +3,20 @@
 use crate::program::{ANY, Channel, NAMED, Op, State};
 use crate::segment::{self, Segment};
 use crate::types::*;
-use crate::units::Set;
+use crate::units::Snapshot;
 use crate::world::World;
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::pause::Standing;
 use eyrie_protocol::replicas::Replicas;
+use eyrie_protocol::router_pause::RouterPauses;
 use eyrie_protocol::routing::Paths;
 use eyrie_protocol::session::Session;
+use eyrie_protocol::vacated::Vacated;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+
+/// A rank that is slowed down does so many times less at most.
+const SLOWEST: u32 = 8;
 
 /// The process of a rank.
 #[derive(Debug, Clone)]
@@ -24,13 +28,13 @@ pub struct Proc {
     pub run: Option<(u64, u64)>,
     pub waits: bool,
     pub done: bool,
-    /// It stands for a set of its unit, and since then would have gone on.
+    /// It stands for a snapshot of its unit, and since then would have gone on.
     pub stands: bool,
     pub would_go_on: bool,
     /// It stands, as its node leaves.
     pub held: bool,
     /// It stands, as the job does.
-    pub halted: bool,
+    pub suspended: bool,
 }
 
 /// An image on a node's disk.
@@ -64,7 +68,7 @@ pub struct Node {
     pub members: Vec<Member>,
     pub disk: BTreeMap<(u32, u32), Stored>,
     pub leaving: VecDeque<(Ticket, FromNode)>,
-    pub orders: BTreeMap<u32, (Order, Option<Ticket>)>,
+    pub orders: BTreeMap<u32, (RestoreOrder, Option<Ticket>)>,
     pub peers: BTreeMap<Member, Peer>,
     pub connecting: BTreeSet<Member>,
     /// Copies that were ordered, by connection, until they are gone.
@@ -82,25 +86,26 @@ pub struct Node {
     pub pumping: bool,
     /// For each rank: what it may still need, as it was told last.
     pub floors: BTreeMap<u32, Vec<u64>>,
-    /// Sets that are being taken.
-    pub sets: Vec<Set>,
-    /// Ranks that it had when it was told that they stand for good.
-    pub vacated: Vec<u32>,
+    /// Snapshots that are being taken.
+    pub snapshots: Vec<Snapshot>,
+    pub vacated: Vacated,
     /// Where streams come from and go to.
     pub paths: Paths,
     /// Of a router: ranks that it sends nothing to.
-    pub standing: Standing,
+    pub standing: RouterPauses,
     /// How often each unit went back.
     pub lives: BTreeMap<u32, u32>,
     /// The order by which its ranks stand, and whether it was answered.
-    pub halt: Option<(u64, bool)>,
+    pub suspend: Option<(u64, bool)>,
+    /// What it knows besides where the real controller leads it.
+    pub real: crate::real::agent::Known,
 }
 
 impl Node {
     pub fn new(member: Member, ranks: u32, replicas: usize, conn: usize) -> Self {
         Node {
             paths: Paths::new(member.node, ranks),
-            standing: Standing::default(),
+            standing: RouterPauses::default(),
             member,
             gate: Gate::new(member, replicas),
             replicas: Replicas::default(),
@@ -122,10 +127,11 @@ impl Node {
             session: Session::default(),
             pumping: false,
             floors: BTreeMap::new(),
-            sets: Vec::new(),
-            vacated: Vec::new(),
+            snapshots: Vec::new(),
+            vacated: Vacated::default(),
             lives: BTreeMap::new(),
-            halt: None,
+            suspend: None,
+            real: crate::real::agent::Known::default(),
         }
     }
 
@@ -235,7 +241,7 @@ impl World {
         if proc.incarnation != incarnation || proc.done || proc.held {
             return;
         }
-        if proc.stands || proc.halted {
+        if proc.stands || proc.suspended {
             proc.would_go_on = true;
             return;
         }
@@ -260,6 +266,8 @@ impl World {
                 proc.state.at += 1;
                 proc.waits = false;
                 let after = 2 + self.random.below(40);
+                let slow = self.nodes.get(&at).and_then(|n| n.real.slow.get(&rank)).copied();
+                let after = after * u64::from(slow.unwrap_or(0).clamp(1, SLOWEST));
                 self.at(after, Event::Step { at, rank, incarnation });
                 self.wake_pump(at);
             }
@@ -391,10 +399,10 @@ impl World {
     fn op_print(&mut self, at: Member, rank: u32) -> Went {
         let Some(node) = self.nodes.get_mut(&at) else { return Went::Waits };
         let Some(proc) = node.procs.get_mut(&rank) else { return Went::Waits };
-        let index = proc.state.printed;
+        let (index, incarnation) = (proc.state.printed, proc.incarnation);
         let line = proc.state.print();
         let depends = Rc::new(proc.depends.clone());
-        self.leave(at, FromNode::Output { rank, index, line, depends });
+        self.leave(at, FromNode::Output { rank, incarnation, index, line, depends });
         Went::On
     }
 

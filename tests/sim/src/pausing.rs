@@ -1,5 +1,5 @@
-//! Checkpoints of ranks that have routers: the ten steps of `protocol::pause`, and who dies in
-//! them.
+//! Checkpoints of ranks that have routers: the ten steps of `protocol::router_pause`, and who dies
+//! in them.
 //!
 //! Real: both ends of the pause. Modelled: the connections that the marks go on.
 
@@ -7,14 +7,14 @@ use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::pause::Order;
+use eyrie_protocol::router_pause::PauseOrder;
 
 /// Once in so many steps somebody who takes part dies.
 const STRIKES: u64 = 25;
 
 impl World {
     /// Whoever routes for a rank, as the controller sees it.
-    fn router_of(&self, rank: u32) -> Option<Member> {
+    pub fn router_of(&self, rank: u32) -> Option<Member> {
         let members = self.controller.planner.members();
         let lives = |node: u32| members.iter().any(|m| m.node == node);
         let node = self.routing.router(rank, lives)?;
@@ -28,17 +28,17 @@ impl World {
         self.carry_pause(order, router);
     }
 
-    fn carry_pause(&mut self, order: Order, router: Option<Member>) {
+    fn carry_pause(&mut self, order: PauseOrder, router: Option<Member>) {
         self.trace(|| format!("controller: {order:?}"));
         match order {
-            Order::Pause { to, rank, generation } => {
+            PauseOrder::Pause { to, rank, generation } => {
                 self.say_to(to, ToNode::Pause { rank, generation });
                 self.strike_nearby(rank);
             }
-            Order::Resume { to, rank, generation } => {
+            PauseOrder::Resume { to, rank, generation } => {
                 self.say_to(to, ToNode::Resume { rank, generation });
             }
-            Order::Checkpoint { rank, generation, hold } => {
+            PauseOrder::Checkpoint { rank, generation, hold } => {
                 let Some(at) = self.controller.planner.home(rank) else {
                     return self.no_checkpoint(rank);
                 };
@@ -152,7 +152,7 @@ impl World {
     /// What is on its way from one end of a connection between nodes.
     fn under_way(&self, conn: usize, from: Member) -> impl Iterator<Item = &PeerMsg> {
         let conn = &self.conns[conn];
-        let queue = conn.side(End::Node(from)).map(|side| &conn.queues[side]);
+        let queue = conn.side(Endpoint::Node(from)).map(|side| &conn.queues[side]);
         queue.into_iter().flatten().filter_map(|(_, packet)| match packet {
             Packet::Peer(said) => Some(said),
             _ => None,

@@ -9,6 +9,7 @@ use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::routing::{NOWHERE, Routing};
+use eyrie_protocol::units::LogAt;
 
 impl Node {
     /// The node that messages to a rank go to from here.
@@ -81,7 +82,7 @@ impl World {
         let nodes: Vec<u32> = (first..first + count).collect();
         self.trace(|| format!("routers {nodes:?}, of {share} ranks each"));
         let planner = self.controller.planner.clone();
-        self.controller.planner = planner.with_routers(nodes.iter().copied());
+        self.controller.planner = planner.logged_at(LogAt::routers(nodes.iter().copied()));
         self.routing = Routing::new(nodes, share);
         count
     }

@@ -48,7 +48,7 @@ impl World {
 
     /// Whether all that these hold is on others, too. Copies that were made while there was no
     /// other cluster stay where they are.
-    fn is_copied_outside(&mut self, lost: &[Member]) -> bool {
+    pub fn is_copied_outside(&mut self, lost: &[Member]) -> bool {
         let ring = self.mutated(Mutation::ImagesInRing) || self.mutated(Mutation::OutcomesInRing);
         if !self.is_whole() || ring {
             // Where it is not as it should be it must not pass for a fault that is not borne.

@@ -6,7 +6,7 @@
 //! small, and their controllers always have successors. The same seed up to the same step is the
 //! same run, so a fault goes by the step's number: `STEP:WHAT`.
 
-use crate::reign::Fate;
+use crate::term::Fate;
 use crate::types::*;
 use crate::world::{self, Config, World};
 use eyrie_protocol::membership::Member;
@@ -169,10 +169,10 @@ pub fn run_one(config: Config, at: At) -> Result<world::Report, String> {
     }
 }
 
-fn number(end: End) -> Option<u32> {
+fn number(end: Endpoint) -> Option<u32> {
     match end {
-        End::Node(member) => Some(member.node),
-        End::Controller => None,
+        Endpoint::Node(member) => Some(member.node),
+        Endpoint::Controller => None,
     }
 }
 
@@ -238,7 +238,7 @@ impl World {
             Some(Event::Encoded { at, .. } | Event::Unvault { at, .. }) => {
                 all.push(Fault::Node(at.node));
             }
-            Some(Event::Stand { at, rank, .. } | Event::Halted { at, rank, .. }) => {
+            Some(Event::Stand { at, rank, .. } | Event::Suspended { at, rank, .. }) => {
                 all.extend([Fault::Node(at.node), Fault::Rank(*rank)]);
             }
             Some(Event::Connect { from, to }) => {

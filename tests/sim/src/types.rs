@@ -57,7 +57,7 @@ pub enum ToNode {
         round: u64,
         ranks: Vec<u32>,
     },
-    Restore(Order),
+    Restore(RestoreOrder),
     /// The image of a rank is there: it may be started.
     Start {
         rank: u32,
@@ -105,8 +105,8 @@ pub enum ToNode {
     /// Everything goes back to the beginning; the node is this member from now on.
     Reset(Member),
     /// Checkpoints of all ranks of a unit, each with where it is copied while it is taken.
-    /// Of a unit over several nodes they stand until `GoOnSet`.
-    Set {
+    /// Of a unit over several nodes they stand until `GoOnSnapshot`.
+    Snapshot {
         generation: u32,
         parts: Vec<(u32, Option<Member>)>,
         /// They stand from then on.
@@ -122,8 +122,9 @@ pub enum ToNode {
         ranks: Vec<u32>,
         life: u32,
     },
-    /// All ranks of this unit stand, wherever they are, and go on; or they go on without a set.
-    GoOnSet {
+    /// All ranks of this unit stand, wherever they are, and go on; or they go on without a
+    /// snapshot.
+    GoOnSnapshot {
         unit: u32,
         generation: u32,
         keep: bool,
@@ -146,15 +147,17 @@ pub enum ToNode {
     /// The node has left.
     Depart,
     /// Ranks stand still from now on.
-    Halt {
+    Suspend {
         turn: u64,
     },
-    EndHalt,
+    EndSuspend,
+    /// What the real controller orders.
+    Real(Box<eyrie_control::ToNode>),
 }
 
 /// A rank to be brought back.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct RestoreOrder {
     pub rank: u32,
     pub incarnation: u32,
     pub generation: u32,
@@ -229,8 +232,8 @@ pub enum FromNode {
         rank: u32,
         generation: u32,
     },
-    /// The ranks of a unit that are there stand for a set.
-    SetStands {
+    /// The ranks of a unit that are there stand for a snapshot.
+    SnapshotStands {
         unit: u32,
         generation: u32,
     },
@@ -246,6 +249,7 @@ pub enum FromNode {
     },
     Output {
         rank: u32,
+        incarnation: u32,
         index: u64,
         line: u64,
         depends: Depends,
@@ -255,9 +259,11 @@ pub enum FromNode {
         round: u64,
     },
     /// All ranks stand still by this order.
-    Halted {
+    Suspended {
         turn: u64,
     },
+    /// The same as the real controller is told it.
+    Real(Box<crate::real::Told>),
 }
 
 /// Between two nodes.
@@ -330,7 +336,7 @@ pub enum Packet {
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
+pub enum Endpoint {
     Controller,
     Node(Member),
 }
@@ -401,7 +407,7 @@ pub enum Event {
     },
     Fault,
     Join,
-    /// A rank comes to stand for a set.
+    /// A rank comes to stand for a snapshot.
     Stand {
         at: Member,
         rank: u32,
@@ -412,7 +418,7 @@ pub enum Event {
         member: Member,
     },
     /// A new controller takes over.
-    Reign,
+    Term,
     /// Nodes had time enough to come back to the one after so many that died.
     Rejoined {
         deaths: u64,
@@ -421,10 +427,10 @@ pub enum Event {
     Hold,
     /// It does so no more.
     LetGo {
-        holder: eyrie_protocol::halt::Holder,
+        holder: eyrie_protocol::suspend::Suspender,
     },
     /// A rank has come to stand by this order.
-    Halted {
+    Suspended {
         at: Member,
         rank: u32,
         turn: u64,
@@ -439,6 +445,8 @@ pub enum Event {
     Strike {
         rank: u32,
     },
+    /// Where the real controller is simulated.
+    Real(crate::real::Happens),
 }
 
 /// What is broken on purpose, to show that the checks find it.
@@ -490,15 +498,15 @@ pub enum Mutation {
     LeftThin,
     /// A rank of a unit goes on before all others of it stand.
     OneGoesOn,
-    /// What ranks of a unit have on their way to each other is not in the set.
-    InnerNotInSet,
+    /// What ranks of a unit have on their way to each other is not in the snapshot.
+    InnerNotInSnapshot,
     /// What a rank sends within its unit is given up before it is received.
     InnerGivenEarly,
     /// Only the rank that died goes back, not its unit.
     OnlyTheDead,
     /// The image of one rank of a unit counts without those of the others.
     PartCounts,
-    /// Of a unit that goes back where it was only the outcomes before the set are kept.
+    /// Of a unit that goes back where it was only the outcomes before the snapshot are kept.
     UnitForgetsOutcomes,
     /// The ranks of a unit on one node go on before those on its other nodes stand.
     NodeGoesOn,
@@ -506,11 +514,11 @@ pub enum Mutation {
     StaleNeeds,
     /// What ranks of a unit send each other from node to node does not wait at the gate.
     UnitUngated,
-    /// A controller that goes on has forgotten the sets that were being taken.
-    SetsForgotten,
+    /// A controller that goes on has forgotten the snapshots that were being taken.
+    SnapshotsForgotten,
     /// Of a unit some of which leaves only that part stands for good.
     MatesGoOn,
-    /// Ranks that stand for a set that does not come about are not let go.
+    /// Ranks that stand for a snapshot that does not come about are not let go.
     VoidHeld,
     /// Who is let go before it stands for good stands afterwards.
     HeldLater,
@@ -554,13 +562,36 @@ pub enum Mutation {
     LeaseForever,
     /// A new controller takes clients of the one before for its own.
     ClientsRemembered,
+    /// Ranks of a lost node are brought back before nothing of it runs any more.
+    NotCleared,
+    /// A node does not say first how much it has heard.
+    FirstWordUnsaid,
+    /// Who is a member is not told while all ranks go back.
+    MembersUntold,
+    /// A rank comes to another node without what is recorded of it.
+    WordsLost,
+    /// What a rank has sent is copied when its image is written.
+    LateLog,
+    /// What the receiver's node has of its unit is not kept by the sender's.
+    GivenToMirror,
+    /// The images before go from the vault before the next ones count.
+    CollectedEarly,
+    /// It is not written down that the planner knew of all processes' end.
+    DownUnwritten,
+    /// A controller knows nothing of the snapshot of all ranks that the one before it was taking,
+    /// and takes another one of that number.
+    SnapshotForgotten,
+    /// ... of who can come back.
+    ReturnForgotten,
+    /// A node goes that keeps images in the vault, though they can be brought in anew.
+    LeavesGuard,
 }
 
 impl Mutation {
     /// Those of recovery units.
     pub const UNITS: [Mutation; 6] = [
         Mutation::OneGoesOn,
-        Mutation::InnerNotInSet,
+        Mutation::InnerNotInSnapshot,
         Mutation::InnerGivenEarly,
         Mutation::OnlyTheDead,
         Mutation::PartCounts,
@@ -571,7 +602,7 @@ impl Mutation {
         Mutation::NodeGoesOn,
         Mutation::StaleNeeds,
         Mutation::UnitUngated,
-        Mutation::SetsForgotten,
+        Mutation::SnapshotsForgotten,
         Mutation::MatesGoOn,
         Mutation::VoidHeld,
         Mutation::HeldLater,
@@ -589,7 +620,7 @@ impl Mutation {
     /// Those of copies in another cluster.
     pub const SITES: [Mutation; 2] = [Mutation::ImagesInRing, Mutation::OutcomesInRing];
     /// Those of jobs that stand still.
-    pub const HALTS: [Mutation; 5] = [
+    pub const SUSPENDS: [Mutation; 5] = [
         Mutation::AnyAnswer,
         Mutation::NewcomerRuns,
         Mutation::StartsRunning,

@@ -23,11 +23,16 @@ impl Unfit {
         let comes = random.one_in(3);
         Unfit { random, comes, until: BTreeMap::new() }
     }
+
+    /// It does not.
+    pub fn never(&mut self) {
+        self.comes = false;
+    }
 }
 
 impl World {
     /// Whether a rank that is ordered at a node now does not come there.
-    fn stumbles(&mut self, at: Member, incarnation: u32) -> Option<Stumble> {
+    pub fn stumbles(&mut self, at: Member, incarnation: u32) -> Option<Stumble> {
         if !self.unfit.comes || incarnation == 1 {
             return None;
         }
@@ -41,11 +46,11 @@ impl World {
     }
 
     /// Tells a node to bring a rank back, which comes there or not.
-    pub fn order_at(&mut self, at: Member, order: Order) {
+    pub fn order_at(&mut self, at: Member, order: RestoreOrder) {
         let (rank, incarnation) = (order.rank, order.incarnation);
         let stumble = self.stumbles(at, incarnation);
         let told = order.told;
-        self.say_to(at, ToNode::Restore(Order { stumble, ..order }));
+        self.say_to(at, ToNode::Restore(RestoreOrder { stumble, ..order }));
         if told {
             self.planner(Input::Starting { rank, incarnation });
         }
@@ -80,9 +85,7 @@ impl World {
     pub fn yield_rank(&mut self, at: Member, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         node.orders.remove(&rank);
-        if !node.vacated.contains(&rank) {
-            node.vacated.push(rank);
-        }
+        node.vacated.yields(rank);
     }
 
     /// The node may do so.
@@ -98,7 +101,7 @@ impl World {
     }
 
     /// The node says so after a while.
-    pub fn stumble(&mut self, at: Member, order: &Order) {
+    pub fn stumble(&mut self, at: Member, order: &RestoreOrder) {
         let (rank, incarnation) = (order.rank, order.incarnation);
         let after = 50 + self.unfit.random.below(400);
         self.trace(|| format!("{at} cannot have rank {rank} now: {:?}", order.stumble));

@@ -1,20 +1,21 @@
-//! Recovery units in the simulation: sets of a unit's images, killing those who go back, and what
-//! ranks of a unit pass each other.
+//! Recovery units in the simulation: snapshots of a unit's images, killing those who go back, and
+//! what ranks of a unit pass each other.
 //!
-//! Real: the planner, and what says when ranks of several nodes go on (`sets`). Modelled: how ranks
-//! come to stand.
+//! Real: the planner, and what says when ranks of several nodes go on (`snapshots`). Modelled: how
+//! ranks come to stand.
 
 use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
+use eyrie_protocol::coordinated_snapshot::{self, Verdict};
 use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::recovery::{Input, Planner};
-use eyrie_protocol::sets::{self, Verdict};
+use eyrie_protocol::units::{Extent, Units};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A set that is being taken at a node.
+/// A snapshot that is being taken at a node.
 #[derive(Clone)]
-pub struct Set {
+pub struct Snapshot {
     generation: u32,
     parts: Vec<(u32, Option<Member>)>,
     /// Ranks that do not stand yet.
@@ -27,7 +28,7 @@ pub struct Set {
     kept: Vec<(u32, Option<Member>, Image)>,
 }
 
-impl Set {
+impl Snapshot {
     /// Whether it is the one of that number that this rank is in.
     fn is(&self, generation: u32, rank: u32) -> bool {
         self.generation == generation && self.parts.iter().any(|p| p.0 == rank)
@@ -38,7 +39,8 @@ impl World {
     /// The planner and the scheduler are those of a job whose units are nodes.
     pub fn unite(&mut self) {
         if !self.mutated(Mutation::OnlyTheDead) {
-            self.controller.planner = Planner::by_node(self.units.clone());
+            let units = Units::new(Extent::Node, &self.units, |node| node);
+            self.controller.planner = Planner::new(units, self.units.clone());
         }
         self.begin_units();
     }
@@ -47,8 +49,10 @@ impl World {
     pub fn unite_clusters(&mut self, map: Vec<u32>, nodes: u32) {
         let of = (0..nodes).map(|node| node * 2 / nodes).collect();
         self.neighbours = Neighbours::new(2, of, self.random.one_in(2));
-        self.units = map.iter().map(|node| self.neighbours.cluster(*node)).collect();
-        self.controller.planner = Planner::by_cluster(map, self.neighbours.clone());
+        let units = Units::new(Extent::Cluster, &map, |node| self.neighbours.cluster(node));
+        self.units = units.by_rank().to_vec();
+        let planner = Planner::new(units, map);
+        self.controller.planner = planner.with_neighbours(self.neighbours.clone());
         self.begin_units();
     }
 
@@ -67,7 +71,7 @@ impl World {
     // ---- at a node
 
     /// All ranks of a unit are to stand.
-    pub fn begin_set(
+    pub fn begin_snapshot(
         &mut self,
         at: Member,
         generation: u32,
@@ -87,103 +91,136 @@ impl World {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let first = parts.first().map_or(0, |p| p.0);
         node.capturing.extend(parts.iter().map(|part| (part.0, generation)));
-        node.sets.push(Set { generation, parts, left, early, hold, kept: Vec::new() });
-        self.end_set_if_all_stand(at, generation, first);
+        node.snapshots.push(Snapshot { generation, parts, left, early, hold, kept: Vec::new() });
+        self.end_snapshot_if_all_stand(at, generation, first);
     }
 
     /// A rank stands.
     pub fn stand(&mut self, at: Member, rank: u32, generation: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let this = |s: &&mut Set| s.generation == generation && s.left.contains(&rank);
-        let Some(set) = node.sets.iter_mut().find(this) else { return };
-        set.left.remove(&rank);
+        let this = |s: &&mut Snapshot| s.generation == generation && s.left.contains(&rank);
+        let Some(snapshot) = node.snapshots.iter_mut().find(this) else { return };
+        snapshot.left.remove(&rank);
         match node.procs.get_mut(&rank).filter(|p| !p.done) {
             Some(proc) => proc.stands = true,
-            // Without it there is no set.
-            None => return self.give_up_set(at, generation, rank),
+            // Without it there is no snapshot.
+            None => return self.give_up_snapshot(at, generation, rank),
         }
-        self.end_set_if_all_stand(at, generation, rank);
+        self.end_snapshot_if_all_stand(at, generation, rank);
     }
 
-    /// Of units of one node the sets may have the same number.
-    fn end_set_if_all_stand(&mut self, at: Member, generation: u32, rank: u32) {
+    /// Of units of one node the snapshots may have the same number.
+    fn end_snapshot_if_all_stand(&mut self, at: Member, generation: u32, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let whole = |s: &Set| s.is(generation, rank) && s.left.is_empty() && s.kept.is_empty();
-        let Some(index) = node.sets.iter().position(whole) else { return };
+        let whole = |s: &Snapshot| s.is(generation, rank) && s.left.is_empty() && s.kept.is_empty();
+        let Some(index) = node.snapshots.iter().position(whole) else { return };
         let stands = |r: &u32| node.procs.get(r).is_some_and(|p| p.stands);
-        let set = &node.sets[index];
-        if !set.parts.iter().all(|p| set.early.contains_key(&p.0) || stands(&p.0)) {
-            return self.give_up_set(at, generation, rank);
+        let snapshot = &node.snapshots[index];
+        if !snapshot.parts.iter().all(|p| snapshot.early.contains_key(&p.0) || stands(&p.0)) {
+            return self.give_up_snapshot(at, generation, rank);
         }
-        let mut set = node.sets.remove(index);
+        let mut snapshot = node.snapshots.remove(index);
         let mut images = Vec::new();
-        for &(rank, partner) in &set.parts {
-            let image = set.early.remove(&rank).or_else(|| self.image_of(at, rank));
+        for &(rank, partner) in &snapshot.parts {
+            let image = snapshot.early.remove(&rank).or_else(|| self.image_of(at, rank));
             images.extend(image.map(|image| (rank, partner, image)));
         }
-        if self.neighbours.are_known() && !self.mutated(Mutation::NodeGoesOn) {
+        if self.is_spread() && !self.mutated(Mutation::NodeGoesOn) {
             // Those of other nodes may not stand yet.
-            set.kept = images;
-            let unit = self.slot(set.parts[0].0);
+            snapshot.kept = images;
+            let unit = self.slot(snapshot.parts[0].0);
             if let Some(node) = self.node(at) {
-                node.sets.push(set);
+                node.snapshots.push(snapshot);
             }
-            return self.tell(at, FromNode::SetStands { unit, generation });
+            return self.tell(at, FromNode::SnapshotStands { unit, generation });
         }
-        self.keep_set(at, &set, images);
+        self.keep_snapshot(at, &snapshot, images);
     }
 
     /// What was sent by then is kept: all go on, and what they kept is written.
-    fn keep_set(&mut self, at: Member, set: &Set, images: Vec<(u32, Option<Member>, Image)>) {
-        let generation = set.generation;
+    fn keep_snapshot(
+        &mut self,
+        at: Member,
+        snapshot: &Snapshot,
+        images: Vec<(u32, Option<Member>, Image)>,
+    ) {
+        let generation = snapshot.generation;
+        let lets_go = self.mutated(Mutation::NotHeld);
         for (rank, partner, image) in images {
+            if self.real && !self.lives_on(at, rank, image.incarnation) {
+                // It died while it stood.
+                self.tell_spoilt(at, rank, generation, image.incarnation);
+                continue;
+            }
             self.write(at, (rank, generation), partner, image);
             let proc = self.nodes.get_mut(&at).and_then(|n| n.procs.get_mut(&rank));
-            if let Some(proc) = proc.filter(|_| set.hold) {
+            if let Some(proc) = proc.filter(|_| snapshot.hold && !lets_go) {
                 proc.held = true;
             }
         }
-        self.unit_goes_on(at, set);
+        self.unit_goes_on(at, snapshot);
     }
 
-    /// The ranks of all nodes stand, or there is no set.
-    pub fn go_on_set(&mut self, at: Member, unit: u32, generation: u32, keep: bool) {
-        let of = |s: &Set| s.generation == generation && self.slot(s.parts[0].0) == unit;
-        let Some(index) = self.nodes.get(&at).and_then(|n| n.sets.iter().position(of)) else {
+    /// The ranks of all nodes stand, or there is no snapshot.
+    pub fn go_on_snapshot(&mut self, at: Member, unit: u32, generation: u32, keep: bool) {
+        let of = |s: &Snapshot| s.generation == generation && self.slot(s.parts[0].0) == unit;
+        let Some(index) = self.nodes.get(&at).and_then(|n| n.snapshots.iter().position(of)) else {
             return;
         };
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let mut set = node.sets.remove(index);
-        let images = std::mem::take(&mut set.kept);
+        let mut snapshot = node.snapshots.remove(index);
+        let images = std::mem::take(&mut snapshot.kept);
         match keep {
-            true => self.keep_set(at, &set, images),
-            false => self.unit_goes_on(at, &set),
+            true => self.keep_snapshot(at, &snapshot, images),
+            false => {
+                self.unit_goes_on(at, &snapshot);
+                self.tell_given_up(at, &snapshot);
+            }
         }
     }
 
-    /// A rank that was to stand from its part of a set on is not to any more.
-    pub fn hold_no_more(&mut self, at: Member, rank: u32) {
-        let sets = self.nodes.get_mut(&at).map(|n| &mut n.sets);
-        let of = |s: &&mut Set| s.parts.iter().any(|p| p.0 == rank);
-        sets.into_iter().flatten().filter(of).for_each(|s| s.hold = false);
+    /// The real controller hears how each part of a snapshot came out.
+    fn tell_given_up(&mut self, at: Member, snapshot: &Snapshot) {
+        for (rank, _) in snapshot.parts.iter().filter(|_| self.real).copied().collect::<Vec<_>>() {
+            let start = self.nodes.get(&at).and_then(|n| n.procs.get(&rank));
+            let start = start.map_or(0, |p| p.incarnation);
+            self.tell_spoilt(at, rank, snapshot.generation, start);
+        }
     }
 
-    fn give_up_set(&mut self, at: Member, generation: u32, rank: u32) {
+    /// The unit of the snapshot of this number that is being taken at a node.
+    pub fn snapshot_at(&self, at: Member, generation: u32) -> Option<u32> {
+        let all = &self.nodes.get(&at)?.snapshots;
+        let this = all.iter().find(|s| s.generation == generation)?;
+        Some(self.slot(this.parts.first()?.0))
+    }
+
+    /// A rank that was to stand from its part of a snapshot on is not to any more.
+    pub fn hold_no_more(&mut self, at: Member, rank: u32) {
+        let snapshots = self.nodes.get_mut(&at).map(|n| &mut n.snapshots);
+        let of = |s: &&mut Snapshot| s.parts.iter().any(|p| p.0 == rank);
+        snapshots.into_iter().flatten().filter(of).for_each(|s| s.hold = false);
+    }
+
+    fn give_up_snapshot(&mut self, at: Member, generation: u32, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let this = |s: &Set| s.is(generation, rank);
-        let Some(index) = node.sets.iter().position(this) else { return };
-        let set = node.sets.remove(index);
-        self.unit_goes_on(at, &set);
-        let rank = set.parts[0].0;
+        let this = |s: &Snapshot| s.is(generation, rank);
+        let Some(index) = node.snapshots.iter().position(this) else { return };
+        let snapshot = node.snapshots.remove(index);
+        self.unit_goes_on(at, &snapshot);
+        if self.real {
+            return self.tell_given_up(at, &snapshot);
+        }
+        let rank = snapshot.parts[0].0;
         self.tell(at, FromNode::NoCheckpoint { rank });
     }
 
-    fn unit_goes_on(&mut self, at: Member, set: &Set) {
-        for (rank, _) in &set.parts {
+    fn unit_goes_on(&mut self, at: Member, snapshot: &Snapshot) {
+        for (rank, _) in &snapshot.parts {
             let Some(node) = self.nodes.get_mut(&at) else { return };
             let Some(proc) = node.procs.get_mut(rank) else { continue };
             proc.stands = false;
-            if !proc.halted && std::mem::take(&mut proc.would_go_on) {
+            if !proc.suspended && std::mem::take(&mut proc.would_go_on) {
                 let (rank, incarnation) = (*rank, proc.incarnation);
                 let after = 1 + self.random.below(10);
                 self.at(after, Event::Step { at, rank, incarnation });
@@ -214,7 +251,7 @@ impl World {
             let live = |n: &crate::node::Node| n.procs.get(&rank).is_some_and(|p| !p.done);
             let members = self.controller.planner.members();
             // Elsewhere it may have come back already, where they are several.
-            let there = |m: &&Member| **m == at || !self.neighbours.are_known();
+            let there = |m: &&Member| **m == at || !self.is_spread();
             if members.iter().filter(there).any(|m| self.nodes.get(m).is_some_and(live)) {
                 return self.fail(format!("rank {rank} lives while its unit goes back"));
             }
@@ -291,8 +328,8 @@ impl World {
         (0..self.ranks()).filter(|r| self.slot(*r) == slot).collect()
     }
 
-    /// Orders a set of a unit. False: not all of its ranks run.
-    pub fn order_set(&mut self, unit: u32, hold: bool) -> bool {
+    /// Orders a snapshot of a unit. False: not all of its ranks run.
+    pub fn order_snapshot(&mut self, unit: u32, hold: bool) -> bool {
         let ranks = self.ranks_of(unit);
         let live = |r: &u32| self.controller.live.contains(r);
         if ranks.is_empty() || !ranks.iter().all(live) {
@@ -314,45 +351,48 @@ impl World {
             }
         }
         self.trace(|| format!("set {generation} of unit {unit}"));
-        let set = (sets::Set::new(generation, homes), parts.keys().copied().collect());
-        self.controller.sets.insert(unit, set);
+        let snapshot = (
+            coordinated_snapshot::CoordinatedSnapshot::new(generation, homes),
+            parts.keys().copied().collect(),
+        );
+        self.controller.snapshots.insert(unit, snapshot);
         for (at, parts) in parts {
             let mates = self.mutated(Mutation::MatesGoOn);
             let hold = hold && (!mates || self.controller.planner.leaves(&at).is_some());
-            self.say_to(at, ToNode::Set { generation, parts, hold });
+            self.say_to(at, ToNode::Snapshot { generation, parts, hold });
         }
         self.fault_nearby(12);
         true
     }
 
     /// The ranks of a unit on one node stand.
-    pub fn set_stands(&mut self, node: Member, unit: u32, generation: u32) {
-        let Some((set, _)) = self.controller.sets.get_mut(&unit) else { return };
-        if set.generation() == generation {
-            let verdict = set.stands(node.node, Ok(Vec::new()));
+    pub fn unit_stands(&mut self, node: Member, unit: u32, generation: u32) {
+        let Some((snapshot, _)) = self.controller.snapshots.get_mut(&unit) else { return };
+        if snapshot.generation() == generation {
+            let verdict = snapshot.stands(node.node, Ok(Vec::new()));
             self.tell_verdict(unit, verdict);
         }
     }
 
-    /// Tells the nodes of a set what becomes of it.
+    /// Tells the nodes of a snapshot what becomes of it.
     fn tell_verdict(&mut self, unit: u32, verdict: Option<Verdict>) {
-        let Some(verdict) = verdict.filter(|_| self.neighbours.are_known()) else { return };
-        let Some((set, nodes)) = self.controller.sets.remove(&unit) else { return };
-        let (generation, keep) = (set.generation(), verdict == Verdict::Keep);
+        let Some(verdict) = verdict.filter(|_| self.is_spread()) else { return };
+        let Some((snapshot, nodes)) = self.controller.snapshots.remove(&unit) else { return };
+        let (generation, keep) = (snapshot.generation(), verdict == Verdict::Keep);
         for at in nodes {
-            self.say_to(at, ToNode::GoOnSet { unit, generation, keep });
+            self.say_to(at, ToNode::GoOnSnapshot { unit, generation, keep });
         }
         self.fault_nearby(12);
     }
 
-    /// Of a set one image will not be: there is no set.
-    pub fn void_set(&mut self, rank: u32) {
+    /// Of a snapshot one image will not be: there is no snapshot.
+    pub fn void_snapshot(&mut self, rank: u32) {
         let unit = self.slot(rank);
         let capturing = |r: u32| self.controller.capturing.get(&r).copied();
         let ranks = self.ranks_of(unit);
         let Some(generation) = ranks.iter().find_map(|r| capturing(*r)) else { return };
-        let set = self.controller.sets.get_mut(&unit);
-        let verdict = set.and_then(|s| s.0.part(rank, Err(String::from("void"))));
+        let snapshot = self.controller.snapshots.get_mut(&unit);
+        let verdict = snapshot.and_then(|s| s.0.part(rank, Err(String::from("void"))));
         self.tell_verdict(unit, verdict);
         for rank in ranks {
             self.capture_over(rank, generation);
@@ -367,7 +407,9 @@ impl World {
     pub fn check_hurt(&mut self, rank: u32, incarnation: u32) {
         let unit = self.slot(rank);
         let hurt = self.truth.hurt.contains(&unit) || self.report.roll_backs > 0;
-        if !self.units.is_empty() && incarnation > 1 && !hurt {
+        // The real controller numbers the starts of all ranks together.
+        let first = if self.real { self.ranks() } else { 1 };
+        if !self.units.is_empty() && incarnation > first && !hurt {
             self.fail(format!("rank {rank} goes back, and nothing of its unit was lost"));
         }
     }

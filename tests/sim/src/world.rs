@@ -7,14 +7,14 @@ use crate::net::Conn;
 use crate::node::Node;
 use crate::program::{self, Programs};
 use crate::random::Random;
-use crate::reign::{Effect, Fate, Journal};
-use crate::types::{End, Event, FromNode, Image, Mutation, Packet, Time};
+use crate::term::{Effect, Fate, Journal};
+use crate::types::{Endpoint, Event, FromNode, Image, Mutation, Packet, Time};
 use crate::unfit::Unfit;
 use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::recovery::{Input, Rule};
 use eyrie_protocol::routing::Routing;
 use eyrie_protocol::session::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Events after which a run is taken for hung.
@@ -39,7 +39,7 @@ pub struct Config {
     /// Messages between nodes go by routers.
     pub routed: bool,
     /// The job is told to stand still now and then.
-    pub halts: bool,
+    pub suspends: bool,
     /// Few ranks that do little, as a fault is tried at every step.
     pub small: bool,
     pub mutation: Option<Mutation>,
@@ -57,7 +57,7 @@ impl Config {
             outside: is("--outside"),
             drain: is("--drain"),
             routed: is("--routed"),
-            halts: is("--halts"),
+            suspends: is("--halts"),
             small: is("--small"),
             mutation,
             trace: false,
@@ -86,7 +86,7 @@ pub struct Report {
     /// Nodes that joined again without anything, when their ranks had migrated.
     pub emptied: u64,
     /// Orders to stand still, and how often all did.
-    pub halts: u64,
+    pub suspends: u64,
     pub stood: u64,
     /// In a sum of reports: how many were.
     pub ended_lost: u64,
@@ -105,7 +105,7 @@ impl Report {
         self.unfit += other.unfit;
         self.left += other.left;
         self.emptied += other.emptied;
-        self.halts += other.halts;
+        self.suspends += other.suspends;
         self.stood += other.stood;
         self.ended_lost += u64::from(other.lost);
     }
@@ -131,7 +131,7 @@ impl std::fmt::Display for Report {
             self.controllers,
             self.left,
             self.emptied,
-            self.halts,
+            self.suspends,
             self.stood,
             self.ended_lost
         )
@@ -157,6 +157,8 @@ pub struct World {
     pub truth: Truth,
     /// What the vault has, and the nodes that keep it.
     pub vault: BTreeMap<(u32, u32), (Rc<Image>, Vec<Member>)>,
+    /// Where the real controller leads it: what comes into it.
+    pub rounds: crate::real::vault::Rounds,
     pub report: Report,
     pub replicas: usize,
     pub faults_left: u64,
@@ -182,12 +184,18 @@ pub struct World {
     pub unfit: Unfit,
     /// Nodes that are dismissed by what is being carried out.
     pub going: Vec<Member>,
+    /// Images of which a copy was damaged.
+    pub damaged: BTreeSet<(u32, u32)>,
     /// What was true before its last turn.
     pub before: Option<Truth>,
     /// Whether the controller decided something in what happened last, if that was its turn.
     pub decided: Option<bool>,
     pub small: bool,
-    agenda: Agenda<Event>,
+    /// The nodes are those of the real controller.
+    pub real: bool,
+    /// All ranks go back together, and nothing is recorded of them.
+    pub together: bool,
+    pub agenda: Agenda<Event>,
     trace: bool,
 }
 
@@ -210,6 +218,31 @@ fn size(config: Config, random: &mut Random) -> (u32, u32) {
 
 impl World {
     pub fn new(config: Config) -> Self {
+        let (mut world, map, nodes) = World::blank(config);
+        world.divide(config, map, nodes);
+        let spares = world.random.below(2) as u32;
+        let routers = if config.routed { world.open_routers(nodes + spares) } else { 0 };
+        world.trace(|| {
+            let (ranks, replicas) = (world.ranks(), world.replicas);
+            format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas")
+        });
+        for node in 0..nodes + spares + routers {
+            world.join(node, node >= nodes);
+        }
+        let todo = world.controller.planner.start();
+        world.carry_out(todo);
+        world.end_turn(None);
+        if world.random.one_in(2) || config.small {
+            let planner = world.controller.planner.clone();
+            world.journal = Some(Journal::new(&world.controller, planner));
+        }
+        world.begin_events();
+        world.begin_to_hold(config.suspends);
+        world
+    }
+
+    /// A job that has not begun, the node of each rank, and how many nodes there are to be.
+    pub fn blank(config: Config) -> (World, Vec<u32>, u32) {
         let mut random = Random::new(config.seed);
         let united = config.units || config.clusters;
         let (ranks, nodes) = size(config, &mut random);
@@ -224,7 +257,7 @@ impl World {
             0 => (0..ranks).map(|r| r % nodes).collect(),
             _ => (0..ranks).map(|r| r * nodes / ranks).collect(),
         };
-        let mut world = World {
+        let world = World {
             now: 0,
             mutation: config.mutation,
             nodes: BTreeMap::new(),
@@ -235,6 +268,7 @@ impl World {
             conns: Vec::new(),
             truth: Truth::new(ranks, bears),
             vault: BTreeMap::new(),
+            rounds: crate::real::vault::Rounds::default(),
             report: Report::default(),
             replicas,
             faults_left: random.below(7),
@@ -251,33 +285,18 @@ impl World {
             stood: BTreeMap::new(),
             unfit: Unfit::new(config.seed),
             going: Vec::new(),
+            damaged: BTreeSet::new(),
             before: None,
             decided: None,
             small: config.small,
+            real: false,
+            together: false,
             agenda: Agenda::default(),
             trace: config.trace,
             programs,
             random,
         };
-        world.divide(config, map, nodes);
-        let spares = world.random.below(2) as u32;
-        let routers = if config.routed { world.open_routers(nodes + spares) } else { 0 };
-        world.trace(|| {
-            format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas")
-        });
-        for node in 0..nodes + spares + routers {
-            world.join(node, node >= nodes);
-        }
-        let todo = world.controller.planner.start();
-        world.carry_out(todo);
-        world.end_turn(None);
-        if world.random.one_in(2) || config.small {
-            let planner = world.controller.planner.clone();
-            world.journal = Some(Journal::new(&world.controller, planner));
-        }
-        world.begin_events();
-        world.begin_to_hold(config.halts);
-        world
+        (world, map, nodes)
     }
 
     /// Which ranks are one unit, and where copies are.
@@ -327,6 +346,11 @@ impl World {
 
     pub fn ranks(&self) -> u32 {
         self.programs.len() as u32
+    }
+
+    /// Whether ranks of one unit are on several nodes.
+    pub fn is_spread(&self) -> bool {
+        self.neighbours.are_known() || self.together
     }
 
     pub fn mutated(&self, mutation: Mutation) -> bool {
@@ -406,7 +430,7 @@ impl World {
         self.end_turn(fate);
     }
 
-    fn happen(&mut self, event: Event) {
+    pub fn happen(&mut self, event: Event) {
         match event {
             Event::Step { at, rank, incarnation } => self.step(at, rank, incarnation),
             Event::Arrive { conn, side } => self.arrive(conn, side),
@@ -415,6 +439,11 @@ impl World {
             Event::Connect { from, to } => self.connect(from, to),
             Event::Written { at, rank, generation, image } => {
                 self.written(at, rank, generation, image);
+            }
+            Event::Encoded { at, .. } if self.real && !self.nodes.contains_key(&at) => {}
+            Event::Encoded { at, round, images } if self.real => {
+                let step = self.payload_written(at, round, images);
+                self.tell_vault(at, round, step);
             }
             Event::Encoded { at, round, images } => {
                 self.tell(at, FromNode::Vaulted { round, images: Some(images) });
@@ -431,14 +460,14 @@ impl World {
             Event::Stand { at, rank, generation } => self.stand(at, rank, generation),
             Event::Hold => self.hold_still(),
             Event::LetGo { holder } => self.let_go(holder),
-            Event::Halted { at, rank, turn } => self.rank_halted(at, rank, turn),
+            Event::Suspended { at, rank, turn } => self.rank_suspended(at, rank, turn),
             Event::Heal { conn } => self.conns[conn].blocked = false,
             Event::Drain => self.drain(),
             Event::Strike { rank } => self.strike(rank),
             Event::Call { member } => self.call(member),
-            Event::Reign => self.reign(),
+            Event::Term => self.term(),
             Event::Rejoined { deaths } if deaths == self.report.controllers => self.rejoined(),
-            Event::Rejoined { .. } => {}
+            Event::Rejoined { .. } | Event::Real(_) => {}
         }
     }
 
@@ -446,7 +475,7 @@ impl World {
     pub fn join(&mut self, number: u32, spare: bool) {
         let member = Member { node: number, epoch: self.next_epoch };
         self.next_epoch += 1;
-        let conn = self.open(End::Controller, End::Node(member));
+        let conn = self.open(Endpoint::Controller, Endpoint::Node(member));
         let mut node = Node::new(member, self.ranks(), self.replicas, conn);
         node.gate = node.gate.with_neighbours(self.neighbours.clone());
         node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
@@ -456,7 +485,7 @@ impl World {
         self.trace(|| format!("{member} joins"));
         self.planner(eyrie_protocol::recovery::Input::Joined { member, spare });
         self.tell_floors(member);
-        self.tell_halt(member);
+        self.tell_suspend(member);
     }
 
     /// A node that died comes back, empty, as a spare.
@@ -472,13 +501,13 @@ impl World {
         }
     }
 
-    pub fn open(&mut self, a: End, b: End) -> usize {
+    pub fn open(&mut self, a: Endpoint, b: Endpoint) -> usize {
         self.conns.push(Conn::new(a, b));
         self.conns.len() - 1
     }
 
     /// Sends on a connection; what is sent on a broken one is lost.
-    pub fn send(&mut self, conn: usize, from: End, packet: Packet) {
+    pub fn send(&mut self, conn: usize, from: Endpoint, packet: Packet) {
         let c = &mut self.conns[conn];
         let Some(side) = c.side(from) else { return };
         if c.broken || !c.open[side] {
@@ -517,11 +546,11 @@ impl World {
         let Some((_, packet)) = queue.pop_front() else { return };
         let (to, from) = (c.ends[side], c.ends[1 - side]);
         match (to, from, packet) {
-            (End::Controller, End::Node(member), Packet::FromNode(frame)) => {
+            (Endpoint::Controller, Endpoint::Node(member), Packet::FromNode(frame)) => {
                 self.controller_hears(member, frame);
             }
-            (End::Node(member), _, Packet::ToNode(frame)) => self.node_hears(member, frame),
-            (End::Node(member), End::Node(peer), Packet::Peer(said)) => {
+            (Endpoint::Node(member), _, Packet::ToNode(frame)) => self.node_hears(member, frame),
+            (Endpoint::Node(member), Endpoint::Node(peer), Packet::Peer(said)) => {
                 self.peer_hears(member, peer, conn, said);
             }
             _ => {}
@@ -535,10 +564,12 @@ impl World {
         }
         c.open[side] = false;
         match (c.ends[side], c.ends[1 - side]) {
-            (End::Controller, End::Node(member)) => self.suspect(member),
-            (End::Node(member), End::Controller) if self.journal.is_some() => self.call(member),
-            (End::Node(member), End::Controller) => self.perish(member),
-            (End::Node(member), End::Node(peer)) => self.peer_closed(member, peer, conn),
+            (Endpoint::Controller, Endpoint::Node(member)) => self.suspect(member),
+            (Endpoint::Node(member), Endpoint::Controller) if self.journal.is_some() => {
+                self.call(member)
+            }
+            (Endpoint::Node(member), Endpoint::Controller) => self.perish(member),
+            (Endpoint::Node(member), Endpoint::Node(peer)) => self.peer_closed(member, peer, conn),
             _ => {}
         }
     }

@@ -2,12 +2,19 @@
 
 use std::fmt::{Debug, Display};
 
-use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together, watch};
+use eyrie_sim::{
+    Config, Mutation, Report, consensus, coordinated, election, heartbeat, lease, links, real,
+    returns, run, steps, watchdog,
+};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
 /// Of those with a fault at every step of a set.
 const SET_STEPS: u64 = 4;
+/// Of each kind of job of the real controller but the first.
+const REAL_SEEDS: u64 = 30;
+/// So many tell whether all that may happen does.
+const TELLING_SEEDS: u64 = 100;
 /// Each mutation is found among so many.
 const MUTATED_SEEDS: u64 = 6000;
 
@@ -34,9 +41,9 @@ enum Kind {
     LeaveUnitsVault,
     LeaveClustersVault,
     /// Jobs stand still now and then.
-    Halts,
-    HaltsUnits,
-    HaltsLeave,
+    Suspends,
+    SuspendsUnits,
+    SuspendsLeave,
 }
 
 impl Kind {
@@ -56,9 +63,9 @@ impl Kind {
         Kind::LeaveClusters,
         Kind::LeaveUnitsVault,
         Kind::LeaveClustersVault,
-        Kind::Halts,
-        Kind::HaltsUnits,
-        Kind::HaltsLeave,
+        Kind::Suspends,
+        Kind::SuspendsUnits,
+        Kind::SuspendsLeave,
     ];
 
     fn config(self, seed: u64, mutation: Option<Mutation>) -> Config {
@@ -84,9 +91,9 @@ fn way(kind: Kind) -> &'static str {
         Kind::LeaveClusters => "--cluster-units --drain",
         Kind::LeaveUnitsVault => "--units --vault --drain",
         Kind::LeaveClustersVault => "--cluster-units --vault --drain",
-        Kind::Halts => "--halts",
-        Kind::HaltsUnits => "--halts --cluster-units",
-        Kind::HaltsLeave => "--halts --drain",
+        Kind::Suspends => "--halts",
+        Kind::SuspendsUnits => "--halts --cluster-units",
+        Kind::SuspendsLeave => "--halts --drain",
     }
 }
 
@@ -96,8 +103,17 @@ fn total_of<R: Default + Display>(
     one: impl Fn(u64) -> Result<R, String>,
     add: impl Fn(&mut R, &R),
 ) -> R {
+    total_of_so_many(SEEDS, way, one, add)
+}
+
+fn total_of_so_many<R: Default + Display>(
+    seeds: u64,
+    way: &str,
+    one: impl Fn(u64) -> Result<R, String>,
+    add: impl Fn(&mut R, &R),
+) -> R {
     let mut total = R::default();
-    for seed in 0..SEEDS {
+    for seed in 0..seeds {
         match one(seed) {
             Ok(report) => add(&mut total, &report),
             Err(why) => panic!(
@@ -106,7 +122,7 @@ fn total_of<R: Default + Display>(
             ),
         }
     }
-    println!("{SEEDS} seeds: {total}");
+    println!("{seeds} seeds: {total}");
     total
 }
 
@@ -144,7 +160,7 @@ fn no_seed_finds_a_fault_with_units() {
     none_finds_a_fault(Kind::Units);
 }
 
-/// The same with their sets in a vault that bears two losses.
+/// The same with their snapshots in a vault that bears two losses.
 #[test]
 fn no_seed_finds_a_fault_with_units_and_a_vault() {
     none_finds_a_fault(Kind::UnitsVault);
@@ -156,7 +172,7 @@ fn no_seed_finds_a_fault_with_units_over_several_nodes() {
     none_finds_a_fault(Kind::Clusters);
 }
 
-/// The same with their sets in a vault.
+/// The same with their snapshots in a vault.
 #[test]
 fn no_seed_finds_a_fault_with_units_over_several_nodes_and_a_vault() {
     none_finds_a_fault(Kind::ClustersVault);
@@ -221,9 +237,9 @@ fn no_seed_finds_a_fault_while_nodes_of_units_leave_with_a_vault() {
 /// The user and clients have jobs stand still, and go on, in the midst of all that.
 #[test]
 fn no_seed_finds_a_fault_while_jobs_stand_still() {
-    for kind in [Kind::Halts, Kind::HaltsUnits, Kind::HaltsLeave] {
+    for kind in [Kind::Suspends, Kind::SuspendsUnits, Kind::SuspendsLeave] {
         let total = run_all(kind);
-        assert!(total.halts > SEEDS && total.stood > SEEDS / 2, "{total}");
+        assert!(total.suspends > SEEDS && total.stood > SEEDS / 2, "{total}");
         assert!(total.recoveries > SEEDS && total.controllers > SEEDS / 20, "{total}");
     }
 }
@@ -239,7 +255,7 @@ fn nodes_leave(kind: Kind) {
 #[test]
 fn no_step_is_one_that_a_fault_must_not_come_at() {
     no_step_of(Kind::Plain, 5);
-    no_step_of(Kind::Halts, 5);
+    no_step_of(Kind::Suspends, 5);
 }
 
 #[test]
@@ -291,7 +307,7 @@ fn the_same_seed_is_the_same_run() {
 fn every_mutation_is_found() {
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
-    let all = all.chain(Mutation::HALTS);
+    let all = all.chain(Mutation::SUSPENDS);
     all_are_found(all, |mutation, seed| {
         let kind = match mutation {
             Mutation::VaultedEarly | Mutation::LeftThin | Mutation::LateImages => Kind::Vault,
@@ -301,7 +317,7 @@ fn every_mutation_is_found() {
             several if Mutation::CLUSTERS.contains(&several) => Kind::Clusters,
             routed if Mutation::ROUTED.contains(&routed) => Kind::Routed,
             site if Mutation::SITES.contains(&site) => Kind::Outside,
-            halt if Mutation::HALTS.contains(&halt) => Kind::Halts,
+            suspend if Mutation::SUSPENDS.contains(&suspend) => Kind::Suspends,
             _ => Kind::Plain,
         };
         run(kind.config(seed, Some(mutation))).is_err()
@@ -310,46 +326,51 @@ fn every_mutation_is_found() {
 
 #[test]
 fn no_seed_of_ranks_that_go_back_together_finds_a_fault() {
-    none_of_sets_finds_a_fault("--together", together::Kind::Copies, false);
+    none_of_snapshots_finds_a_fault("coordinated", coordinated::Kind::Copies, false);
 }
 
 /// The same where nodes leave, all ranks with them.
 #[test]
-fn no_seed_of_sets_with_nodes_that_leave_finds_a_fault() {
-    let kind = together::Kind::Copies;
-    let total = none_of_sets_finds_a_fault("--together --drain", kind, true);
+fn no_seed_of_coordinated_snapshots_with_nodes_that_leave_finds_a_fault() {
+    let kind = coordinated::Kind::Copies;
+    let total = none_of_snapshots_finds_a_fault("coordinated --drain", kind, true);
     assert!(total.left > SEEDS, "{total}");
 }
 
-/// The same with the sets in a vault that bears one loss, or two.
+/// The same with the snapshots in a vault that bears one loss, or two.
 #[test]
-fn no_seed_of_sets_in_a_vault_finds_a_fault() {
-    none_of_sets_finds_a_fault("--together --vault", together::Kind::Vault, false);
+fn no_seed_of_coordinated_snapshots_in_a_vault_finds_a_fault() {
+    none_of_snapshots_finds_a_fault("coordinated --vault", coordinated::Kind::Vault, false);
 }
 
 /// The same where nodes leave.
 #[test]
-fn no_seed_of_sets_in_a_vault_with_nodes_that_leave_finds_a_fault() {
-    let kind = together::Kind::Vault;
-    let total = none_of_sets_finds_a_fault("--together --vault --drain", kind, true);
+fn no_seed_of_coordinated_snapshots_in_a_vault_with_nodes_that_leave_finds_a_fault() {
+    let kind = coordinated::Kind::Vault;
+    let total = none_of_snapshots_finds_a_fault("coordinated --vault --drain", kind, true);
     assert!(total.left > SEEDS && total.emptied > SEEDS / 2, "{total}");
 }
 
-fn none_of_sets_finds_a_fault(way: &str, kind: together::Kind, drains: bool) -> together::Report {
-    let one = |seed| together::run(together::Job { drains, ..together::Job::of(seed, kind) });
-    let total = total_of(way, one, together::Report::add);
+fn none_of_snapshots_finds_a_fault(
+    way: &str,
+    kind: coordinated::Kind,
+    drains: bool,
+) -> coordinated::Report {
+    let one =
+        |seed| coordinated::run(coordinated::Job { drains, ..coordinated::Job::of(seed, kind) });
+    let total = total_of(way, one, coordinated::Report::add);
     assert!(total.controllers > SEEDS / 4, "{total}");
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
-    assert!(total.sets > SEEDS && total.void > SEEDS / 20, "{total}");
+    assert!(total.snapshots > SEEDS && total.void > SEEDS / 20, "{total}");
     assert!(total.roll_backs > SEEDS && total.beginnings < total.roll_backs, "{total}");
-    let vault = kind == together::Kind::Vault;
+    let vault = kind == coordinated::Kind::Vault;
     assert_eq!((total.rounds > SEEDS, total.unvaulted > SEEDS / 20), (vault, vault), "{total}");
     total
 }
 
 #[test]
 fn every_mistake_with_a_set_is_found() {
-    use together::{Job, Kind, Mistake, run};
+    use coordinated::{Job, Kind, Mistake, run};
     let wrong = |kind, drains, mistake, seed| {
         let mistake = Some(mistake);
         run(Job { drains, mistake, ..Job::of(seed, kind) }).is_err()
@@ -358,14 +379,14 @@ fn every_mistake_with_a_set_is_found() {
     all_are_found(Mistake::VAULT, |m, seed| wrong(Kind::Vault, false, m, seed));
     all_are_found(Mistake::DRAIN, |m, seed| wrong(Kind::Copies, true, m, seed));
     all_are_found(Mistake::DRAIN_VAULT, |m, seed| wrong(Kind::Vault, true, m, seed));
-    all_are_found(Mistake::REIGNS, |m, seed| wrong(Kind::Copies, false, m, seed));
+    all_are_found(Mistake::TERMS, |m, seed| wrong(Kind::Copies, false, m, seed));
 }
 
 /// Small jobs whose ranks go back together, with one fault at every step: of a set, and of a
 /// roll-back.
 #[test]
 fn no_fault_at_any_step_of_a_set_is_too_many() {
-    use together::{Job, Kind, Steps, run_every_step};
+    use coordinated::{Job, Kind, Steps, run_every_step};
     for (kind, drains, way) in [
         (Kind::Copies, false, ""),
         (Kind::Vault, false, " --vault"),
@@ -378,7 +399,7 @@ fn no_fault_at_any_step_of_a_set_is_too_many() {
                 Ok(steps) => total.add(&steps),
                 Err((at, why)) => {
                     let with = at.map_or(String::from("--small"), |at| format!("--fault {at}"));
-                    let again = "cargo run -p eyrie-sim -- --trace --together";
+                    let again = "cargo run -p eyrie-sim -- coordinated --trace";
                     panic!("seed {seed}: {why}\nagain, step by step: {again}{way} {with} {seed}");
                 }
             }
@@ -394,7 +415,7 @@ fn no_fault_at_any_step_of_a_set_is_too_many() {
 /// The real links, over connections that break at any byte.
 #[test]
 fn no_seed_of_links_finds_a_fault() {
-    let total = total_of("--links", |seed| links::run(seed, None, false), links::Report::add);
+    let total = total_of("links", |seed| links::run(seed, None, false), links::Report::add);
     assert!(total.broken > SEEDS && total.half_open > SEEDS / 4, "{total}");
     assert!(total.doubled > SEEDS / 2 && total.starved > SEEDS / 20, "{total}");
     assert!(total.restored > SEEDS && total.moved > SEEDS / 10, "{total}");
@@ -410,8 +431,9 @@ fn every_mistake_with_links_is_found() {
 
 /// The controller and a node, each slow or standing still, the connection cut in any direction.
 #[test]
-fn no_seed_of_ties_finds_a_fault() {
-    let total = total_of("--ties", |seed| ties::run(seed, None, false), ties::Report::add);
+fn no_seed_of_heartbeats_finds_a_fault() {
+    let total =
+        total_of("heartbeat", |seed| heartbeat::run(seed, None, false), heartbeat::Report::add);
     assert!(total.declared > SEEDS / 5 && total.gave_up > SEEDS / 5, "{total}");
     assert!(total.back > SEEDS / 20 && total.slow > SEEDS / 20, "{total}");
     assert!(total.told > 0 && total.missed > 0, "{total}");
@@ -419,46 +441,69 @@ fn no_seed_of_ties_finds_a_fault() {
 }
 
 #[test]
-fn every_mistake_with_ties_is_found() {
-    all_are_found(ties::Mistake::ALL, |mistake, seed| {
-        ties::run(seed, Some(mistake), false).is_err()
+fn every_mistake_with_heartbeats_is_found() {
+    all_are_found(heartbeat::Mistake::ALL, |mistake, seed| {
+        heartbeat::run(seed, Some(mistake), false).is_err()
     });
 }
 
 /// Controllers of one job whose journal is in a store, which die, stand still and reach it badly.
 #[test]
-fn no_seed_of_reigns_finds_a_fault() {
-    let total = total_of("--reigns", |seed| reigns::run(seed, None, false), reigns::Report::add);
+fn no_seed_of_terms_finds_a_fault() {
+    let total =
+        total_of("election", |seed| election::run(seed, None, false), election::Report::add);
     assert!(total.deaths > SEEDS && total.stood_still > SEEDS, "{total}");
-    assert!(total.reigns > 2 * SEEDS && total.deposed > SEEDS / 10, "{total}");
+    assert!(total.terms > 2 * SEEDS && total.deposed > SEEDS / 10, "{total}");
     assert!(total.late > SEEDS && total.lapses > SEEDS / 10, "{total}");
 }
 
 #[test]
-fn every_mistake_with_reigns_is_found() {
-    all_are_found(reigns::Mistake::ALL, |mistake, seed| {
-        reigns::run(seed, Some(mistake), false).is_err()
+fn every_mistake_with_terms_is_found() {
+    all_are_found(election::Mistake::ALL, |mistake, seed| {
+        election::run(seed, Some(mistake), false).is_err()
+    });
+}
+
+/// Ranks that come back alone, and return together to a snapshot when one cannot.
+#[test]
+fn no_seed_of_snapshots_finds_a_fault() {
+    let total = total_of("returns", |seed| returns::run(seed, None, false), returns::Report::add);
+    assert!(total.snapshots > SEEDS && total.alone > 5 * SEEDS, "{total}");
+    assert!(total.diverged > SEEDS / 2 && total.beyond > SEEDS / 10, "{total}");
+    assert!(total.returns > SEEDS / 2 && total.beginnings > SEEDS / 10, "{total}");
+    assert!(total.lost > SEEDS / 100, "{total}");
+    assert!(total.vaulted > SEEDS && total.unvaulted > SEEDS / 20, "{total}");
+    assert!(total.left > SEEDS / 4, "{total}");
+}
+
+#[test]
+fn every_mistake_with_snapshots_is_found() {
+    all_are_found(returns::Mistake::ALL, |mistake, seed| {
+        returns::run(seed, Some(mistake), false).is_err()
     });
 }
 
 /// Controllers, the store and a node, each two of which may be cut off from each other.
 #[test]
-fn no_seed_of_led_nodes_finds_a_fault() {
-    let total = total_of("--led", |seed| led::run(seed, None, false), led::Report::add);
-    assert!(total.reigns > 2 * SEEDS && total.retaken > SEEDS / 10, "{total}");
+fn no_seed_of_leased_nodes_finds_a_fault() {
+    let total = total_of("lease", |seed| lease::run(seed, None, false), lease::Report::add);
+    assert!(total.terms > 2 * SEEDS && total.retaken > SEEDS / 10, "{total}");
     assert!(total.stood > SEEDS / 50 && total.went_on > 0, "{total}");
     assert!(total.elsewhere > SEEDS / 2 && total.followed > SEEDS / 10, "{total}");
 }
 
 #[test]
-fn every_mistake_with_led_nodes_is_found() {
-    all_are_found(led::Mistake::ALL, |mistake, seed| led::run(seed, Some(mistake), false).is_err());
+fn every_mistake_with_leased_nodes_is_found() {
+    all_are_found(lease::Mistake::ALL, |mistake, seed| {
+        lease::run(seed, Some(mistake), false).is_err()
+    });
 }
 
 /// A controller and several nodes, whose machines die or sleep, whose daemons are slow or stopped.
 #[test]
 fn no_seed_of_watched_nodes_finds_a_fault() {
-    let total = total_of("--watch", |seed| watch::run(seed, None, false), watch::Report::add);
+    let total =
+        total_of("watchdog", |seed| watchdog::run(seed, None, false), watchdog::Report::add);
     assert!(total.gone > SEEDS / 10 && total.silent > SEEDS / 20, "{total}");
     assert!(total.gave_up > SEEDS / 10 && total.borne > SEEDS / 2, "{total}");
     assert!(total.died > SEEDS / 20 && total.slowest_ms < 1_000, "{total}");
@@ -467,7 +512,113 @@ fn no_seed_of_watched_nodes_finds_a_fault() {
 
 #[test]
 fn every_mistake_with_watched_nodes_is_found() {
-    all_are_found(watch::Mistake::ALL, |mistake, seed| {
-        watch::run(seed, Some(mistake), false).is_err()
+    all_are_found(watchdog::Mistake::ALL, |mistake, seed| {
+        watchdog::run(seed, Some(mistake), false).is_err()
+    });
+}
+
+/// Members that agree, any number of which die meanwhile.
+#[test]
+fn no_seed_of_agreements_finds_a_fault() {
+    let total =
+        total_of("consensus", |seed| consensus::run(seed, None, false), consensus::Report::add);
+    assert!(total.deaths > SEEDS && total.first_died > SEEDS / 10, "{total}");
+    assert!(total.after_return > SEEDS / 50, "{total}");
+}
+
+#[test]
+fn every_mistake_with_agreements_is_found() {
+    all_are_found(consensus::MISTAKES, |mistake, seed| {
+        consensus::run(seed, Some(mistake), false).is_err()
+    });
+}
+
+/// A run of the real controller.
+fn really(seed: u64, way: &str, mutation: Option<Mutation>) -> Result<Report, String> {
+    real::run(real::Setup { mutation, ..setup_of(seed, way) })
+}
+
+fn setup_of(seed: u64, way: &str) -> real::Setup {
+    real::Setup::of(seed, |word| way.split(' ').any(|w| w == word))
+}
+
+/// The controller that daemons run, with its journal, over simulated nodes.
+fn none_finds_a_fault_of_the_real_controller(way: &str, seeds: u64) -> Report {
+    let kind = format!("controller {way}");
+    let total = total_of_so_many(seeds, &kind, |seed| really(seed, way, None), Report::add);
+    // While nodes leave half of the runs are not disturbed.
+    let drains = way.contains("--drain");
+    let half = if drains { 2 } else { 1 };
+    assert!(total.recoveries > seeds / 2 && total.checkpoints > seeds / 2, "{total}");
+    if seeds < TELLING_SEEDS {
+        return total;
+    }
+    assert!(total.node_deaths > seeds / 2 / half, "{total}");
+    assert!(total.controllers > seeds / 4 / half, "{total}");
+    assert!(!drains || total.left > seeds / 20, "{total}");
+    assert!(!way.contains("--vault") || total.unvaulted > 0, "{total}");
+    assert!(!way.contains("--halts") || total.suspends > seeds, "{total}");
+    total
+}
+
+fn none_of_these_finds_a_fault_of_the_real_controller(ways: &[&str]) {
+    for way in ways {
+        none_finds_a_fault_of_the_real_controller(way, REAL_SEEDS);
+    }
+}
+
+#[test]
+fn no_seed_of_the_real_controller_finds_a_fault() {
+    let total = none_finds_a_fault_of_the_real_controller("", 4 * REAL_SEEDS);
+    assert!(total.roll_backs > REAL_SEEDS / 5, "{total}");
+}
+
+/// The same where all ranks go back together.
+#[test]
+fn no_seed_of_the_real_controller_finds_a_fault_where_all_ranks_go_back() {
+    let total = none_finds_a_fault_of_the_real_controller("coordinated", REAL_SEEDS);
+    assert!(total.roll_backs > REAL_SEEDS / 2, "{total}");
+    none_of_these_finds_a_fault_of_the_real_controller(&[
+        "coordinated --drain",
+        "coordinated --vault",
+        "coordinated --halts",
+    ]);
+}
+
+/// The same where the ranks of a node, or of a cluster, do.
+#[test]
+fn no_seed_of_the_real_controller_finds_a_fault_with_units() {
+    none_of_these_finds_a_fault_of_the_real_controller(&[
+        "--units",
+        "--units --drain",
+        "--units --vault",
+        "--cluster-units",
+        "--cluster-units --drain",
+        "--cluster-units --halts",
+    ]);
+}
+
+/// The same with routers, and with images in a vault.
+#[test]
+fn no_seed_of_the_real_controller_finds_a_fault_with_routers_or_a_vault() {
+    none_of_these_finds_a_fault_of_the_real_controller(&[
+        "--routed",
+        "--routed --drain",
+        "--vault",
+        "--vault --drain",
+    ]);
+}
+
+/// The same with copies in another cluster or domain, whose nodes die together, and with clients
+/// that have the job stand still, vanish, or lose their controller.
+#[test]
+fn no_seed_of_the_real_controller_finds_a_fault_with_copies_outside_or_clients() {
+    none_of_these_finds_a_fault_of_the_real_controller(&["--outside", "--halts", "--unfit"]);
+}
+
+#[test]
+fn every_mistake_around_the_real_controller_is_found() {
+    all_are_found(real::MUTATIONS, |(mutation, way), seed| {
+        really(seed, way, Some(mutation)).is_err()
     });
 }

@@ -19,7 +19,7 @@ const COUNTS: usize = 14;
 
 /// The clock of that name; for one that is a process's or a thread's own, if it is this one's.
 #[inline]
-fn which(id: clockid_t) -> Option<Which> {
+pub(super) fn which(id: clockid_t) -> Option<Which> {
     Some(match id {
         libc::CLOCK_MONOTONIC => Which::Monotonic,
         libc::CLOCK_REALTIME => Which::Realtime,
@@ -74,7 +74,7 @@ fn now(which: Which) -> u64 {
 /// What a clock shows, if that is recorded.
 #[inline]
 fn shown(which: Which) -> Option<u64> {
-    let Some(m) = teller() else { return before::time(which, now) };
+    let Some(mut m) = teller() else { return before::time(which, now) };
     m.enter();
     let time = m.clock(which, || now(which));
     m.leave();

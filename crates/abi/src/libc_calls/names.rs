@@ -78,6 +78,22 @@ pub unsafe extern "C" fn eyrie_libc_gethostname(at: *mut c_char, room: usize) ->
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyrie_libc_getdomainname(at: *mut c_char, room: usize) -> c_int {
+    let Some(own) = own() else {
+        let real = real::GETDOMAINNAME.found();
+        if real.is_null() {
+            return fail(libc::ENOSYS);
+        }
+        // SAFETY: the program's own arguments.
+        return unsafe { call!(real, fn(*mut c_char, usize) -> c_int, at, room) };
+    };
+    let length = own.domainname.iter().take(NAME_BYTES - 1).take_while(|c| **c != 0).count();
+    // SAFETY: the program's variable has the room that it says.
+    unsafe { std::ptr::copy_nonoverlapping(own.domainname.as_ptr(), at, room.min(length + 1)) };
+    0
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn eyrie_libc_gethostid() -> c_long {
     let plain = || {
         let real = real::GETHOSTID.found();
@@ -155,7 +171,7 @@ unsafe fn write(room: &mut [u8], all: *const libc::ifaddrs) -> usize {
     bytes.len()
 }
 
-fn part(bytes: &mut Vec<u8>, own: &[u8]) {
+pub(super) fn part(bytes: &mut Vec<u8>, own: &[u8]) {
     bytes.extend((own.len() as u16).to_ne_bytes());
     bytes.extend(own);
 }
@@ -197,7 +213,7 @@ fn entries(bytes: &[u8]) -> Option<Vec<One<'_>>> {
 }
 
 /// The next bytes that have their length before them.
-fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_first_chunk::<2>()?;
     let (own, behind) = behind.split_at_checked(u16::from_ne_bytes(*length).into())?;
     *rest = behind;

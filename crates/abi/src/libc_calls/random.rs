@@ -2,8 +2,7 @@
 //!
 //! Recorded is a key of the kernel's; all bytes come from it (`eyrie_ledger::random`).
 //! The devices are really opened; whether a descriptor is still one is asked at each read, so that
-//! nothing has to be known of who closes it. Streams of C read inside the C library, so those of
-//! the devices are made by us.
+//! nothing has to be known of who closes it. Their streams are ours (`streams`).
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::AtomicU64;
@@ -12,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use libc::{mode_t, size_t, ssize_t};
 
 use super::real::{self, Real, call};
-use super::{before, fail, told};
+use super::{appends, before, fail, timers, told};
 
 /// Descriptors below this may be known as a device's.
 const DESCRIPTORS: usize = 1024;
@@ -153,7 +152,7 @@ pub unsafe extern "C" fn eyrie_libc_random_device(device: *mut c_void) -> c_uint
 }
 
 /// Whether this is the name of a random device.
-unsafe fn is_named(path: *const c_char) -> bool {
+pub(super) unsafe fn is_named(path: *const c_char) -> bool {
     if path.is_null() {
         return false;
     }
@@ -185,7 +184,7 @@ fn note(fd: c_int) -> c_int {
 
 /// Whether what is read of a descriptor is to be random bytes.
 #[inline]
-fn reads_random(fd: c_int) -> bool {
+pub(super) fn reads_random(fd: c_int) -> bool {
     let Some(word) = usize::try_from(fd).ok().and_then(|fd| OPENED.get(fd / 64)) else {
         return false;
     };
@@ -206,6 +205,13 @@ pub unsafe extern "C" fn eyrie_libc_read(fd: c_int, at: *mut c_void, count: size
     if reads_random(fd) && fill(unsafe { buffer(at, count) }) {
         return count as ssize_t;
     }
+    if timers::is_noted(fd) {
+        // SAFETY: as above.
+        let whole = unsafe { buffer(at, count) };
+        if let Some(count) = timers::read(fd, whole) {
+            return count;
+        }
+    }
     let real = real::READ.at();
     // SAFETY: the program's own arguments.
     unsafe {
@@ -214,6 +220,33 @@ pub unsafe extern "C" fn eyrie_libc_read(fd: c_int, at: *mut c_void, count: size
         }
         call!(real, fn(c_int, *mut c_void, size_t) -> ssize_t, fd, at, count)
     }
+}
+
+macro_rules! dups {
+    ($($name:ident $call:ident ($($other:ident),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int $(, $other: c_int)*) -> c_int {
+            // SAFETY: numbers.
+            let new = unsafe { libc::syscall(libc::$call, fd $(, $other)*) as c_int };
+            appends::note_copy(fd, new);
+            if reads_random(fd) { note(new) } else { new }
+        }
+    )*};
+}
+
+dups! {
+    eyrie_libc_dup SYS_dup ();
+    eyrie_libc_dup3 SYS_dup3 (to, flags);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyrie_libc_dup2(fd: c_int, to: c_int) -> c_int {
+    if fd == to {
+        // SAFETY: numbers. Whether it is open is all that is asked.
+        return if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 { -1 } else { fd };
+    }
+    // SAFETY: numbers.
+    unsafe { eyrie_libc_dup3(fd, to, 0) }
 }
 
 /// What `read` becomes with `_FORTIFY_SOURCE`.
@@ -244,7 +277,7 @@ unsafe fn open(real: &Real, path: *const c_char, flags: c_int, mode: mode_t) -> 
         } else {
             call!(real, fn(*const c_char, c_int, mode_t) -> c_int, path, flags, mode)
         };
-        if is_named(path) { note(fd) } else { fd }
+        if is_named(path) { note(fd) } else { appends::note(fd, flags) }
     }
 }
 
@@ -263,7 +296,7 @@ unsafe fn open_at(
         } else {
             call!(real, fn(c_int, *const c_char, c_int, mode_t) -> c_int, folder, path, flags, mode)
         };
-        if is_named(path) { note(fd) } else { fd }
+        if is_named(path) { note(fd) } else { appends::note(fd, flags) }
     }
 }
 
@@ -303,90 +336,4 @@ opens! {
     eyrie_libc_openat eyrie_libc___openat_2 OPENAT;
     eyrie_libc_open64 eyrie_libc___open64_2 OPEN64,
     eyrie_libc_openat64 eyrie_libc___openat64_2 OPENAT64;
-}
-
-/// `cookie_io_functions_t`.
-#[repr(C)]
-struct Functions {
-    read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
-    write: *mut c_void,
-    seek: *mut c_void,
-    close: unsafe extern "C" fn(*mut c_void) -> c_int,
-}
-
-unsafe extern "C" {
-    fn fopencookie(
-        cookie: *mut c_void,
-        mode: *const c_char,
-        functions: Functions,
-    ) -> *mut libc::FILE;
-}
-
-unsafe extern "C" fn stream_read(cookie: *mut c_void, at: *mut c_char, count: size_t) -> ssize_t {
-    // SAFETY: the stream's own buffer; the cookie is the descriptor.
-    unsafe { eyrie_libc_read(cookie as usize as c_int, at.cast(), count) }
-}
-
-unsafe extern "C" fn stream_close(cookie: *mut c_void) -> c_int {
-    // SAFETY: the stream's own descriptor.
-    unsafe { libc::close(cookie as usize as c_int) }
-}
-
-/// A stream of the device, that reads through us; null if it cannot be had.
-unsafe fn stream(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    /// Where the descriptor is in a `FILE` of the GNU C library on this architecture.
-    const DESCRIPTOR_AT: usize = 112;
-    // SAFETY: the program's own name; the stream is ours.
-    unsafe {
-        let fd = eyrie_libc_open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0);
-        if fd < 0 {
-            return std::ptr::null_mut();
-        }
-        let functions = Functions {
-            read: stream_read,
-            write: std::ptr::null_mut(),
-            seek: std::ptr::null_mut(),
-            close: stream_close,
-        };
-        let stream = fopencookie(fd as usize as *mut c_void, mode, functions);
-        if stream.is_null() {
-            libc::close(fd);
-            return stream;
-        }
-        // Streams of C++ read by the descriptor.
-        let place = stream.cast::<u8>().add(DESCRIPTOR_AT).cast::<c_int>();
-        if cfg!(all(target_arch = "x86_64", target_env = "gnu")) && *place == -2 {
-            *place = fd;
-        }
-        stream
-    }
-}
-
-unsafe fn fopen(real: &Real, path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    // SAFETY: the program's own arguments.
-    unsafe {
-        if is_named(path) && !mode.is_null() && *mode.cast::<u8>() == b'r' {
-            return stream(path, mode);
-        }
-        let real = real.found();
-        call!(real, fn(*const c_char, *const c_char) -> *mut libc::FILE, path, mode)
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyrie_libc_fopen(
-    path: *const c_char,
-    mode: *const c_char,
-) -> *mut libc::FILE {
-    // SAFETY: the program's own arguments.
-    unsafe { fopen(&real::FOPEN, path, mode) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyrie_libc_fopen64(
-    path: *const c_char,
-    mode: *const c_char,
-) -> *mut libc::FILE {
-    // SAFETY: the program's own arguments.
-    unsafe { fopen(&real::FOPEN64, path, mode) }
 }

@@ -30,9 +30,26 @@ impl Real {
         self.at()
     }
 
+    pub fn name(&self) -> &'static CStr {
+        self.name
+    }
+
     fn find(&self) {
         // SAFETY: a name; the result is only called by who knows what it is.
-        self.at.store(unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }, Relaxed);
+        let mut at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if at.is_null() {
+            // A program that needs this library only through another has the C library before it.
+            at = in_libc(self.name);
+        }
+        self.at.store(at, Relaxed);
+    }
+}
+
+fn in_libc(name: &CStr) -> *mut c_void {
+    // SAFETY: the library is there already, and stays.
+    unsafe {
+        let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if libc.is_null() { null_mut() } else { libc::dlsym(libc, name.as_ptr()) }
     }
 }
 
@@ -47,7 +64,13 @@ reals! {
     CLOCK_GETTIME c"clock_gettime"
     GETTIMEOFDAY c"gettimeofday"
     TIMESPEC_GET c"timespec_get"
+    TIME c"time"
+    GETRANDOM c"getrandom"
+    GETENTROPY c"getentropy"
+    UNAME c"uname"
     READ c"read"
+    WRITE c"write"
+    WRITEV c"writev"
     READ_CHK c"__read_chk"
     OPEN c"open"
     OPEN64 c"open64"
@@ -55,6 +78,10 @@ reals! {
     OPENAT64 c"openat64"
     FOPEN c"fopen"
     FOPEN64 c"fopen64"
+    FREOPEN c"freopen"
+    VDPRINTF c"vdprintf"
+    VDPRINTF_CHK c"__vdprintf_chk"
+    FREOPEN64 c"freopen64"
     ARC4RANDOM c"arc4random"
     ARC4RANDOM_BUF c"arc4random_buf"
     ARC4RANDOM_UNIFORM c"arc4random_uniform"
@@ -68,6 +95,34 @@ reals! {
     SEM_CLOCKWAIT c"sem_clockwait"
     MUTEX_CLOCKLOCK c"pthread_mutex_clocklock"
     FTIME c"ftime"
+    TIMER_GETTIME c"timer_gettime"
+    TIMER_SETTIME c"timer_settime"
+    TIMER_GETOVERRUN c"timer_getoverrun"
+    GETCPUCLOCKID c"clock_getcpuclockid"
+    GETLOADAVG c"getloadavg"
+    SYSCONF c"sysconf"
+    NPROCS c"get_nprocs"
+    NPROCS_CONF c"get_nprocs_conf"
+    PAGES c"get_phys_pages"
+    FREE_PAGES c"get_avphys_pages"
+    AFFINITY c"sched_getaffinity"
+    THREAD_AFFINITY c"pthread_getaffinity_np"
+    SCHED_GETCPU c"sched_getcpu"
+    MALLINFO c"mallinfo"
+    MALLINFO2 c"mallinfo2"
+    GETADDRINFO c"getaddrinfo"
+    GETNAMEINFO c"getnameinfo"
+    GETHOSTBYNAME_R c"gethostbyname_r"
+    GETHOSTBYNAME2_R c"gethostbyname2_r"
+    GETHOSTBYADDR_R c"gethostbyaddr_r"
+    GETHOSTBYNAME c"gethostbyname"
+    GETHOSTBYNAME2 c"gethostbyname2"
+    GETHOSTBYADDR c"gethostbyaddr"
+    GETDOMAINNAME c"getdomainname"
+    FDOPEN c"fdopen"
+    PTHREAD_CREATE c"pthread_create"
+    TMPNAM c"tmpnam"
+    TEMPNAM c"tempnam"
 }
 
 /// Calls a function of the C library.
@@ -85,6 +140,7 @@ pub(super) use call;
 /// When this library is loaded; the C library has been by then.
 extern "C" fn set_up() {
     ALL.iter().for_each(|real| real.find());
+    crate::launched::join();
     super::before::begin();
 }
 

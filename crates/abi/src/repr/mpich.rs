@@ -8,14 +8,14 @@ use std::ffi::c_int;
 
 use eyrie_core::datatype::Bounds;
 use eyrie_core::handle::Handle;
+use eyrie_core::rma::Numbers;
 use eyrie_core::status::Status as CoreStatus;
 
 use super::CHandle;
+use super::mpich_types::DYNAMIC;
 pub use super::mpich_types::Datatype;
-
-/// Rank, tag or key that no translation gives: the machine refuses it.
-const NONSENSE: c_int = c_int::MIN;
-pub(super) const DYNAMIC: u32 = 1 << 31;
+use super::pairs::{NONSENSE, closed, pairs};
+pub use super::pairs::{amode_in, amode_out, displacement_in, whence_in};
 
 macro_rules! handles {
     ($($name:ident: $($core:literal = $mpich:literal),*;)*) => {$(
@@ -38,6 +38,18 @@ macro_rules! handles {
                     $($core => $name($mpich as c_int),)*
                     v => $name(v as c_int),
                 }
+            }
+            fn bits(self) -> u64 {
+                u64::from(self.0 as u32)
+            }
+        }
+
+        impl $name {
+            pub fn int(self) -> c_int {
+                self.0
+            }
+            pub fn of_int(value: c_int) -> Self {
+                $name(value)
             }
         }
     )*};
@@ -70,6 +82,19 @@ impl CHandle for File {
     fn of(handle: Handle) -> Self {
         File(if handle.0 == 0x118 { 0 } else { handle.0 as usize })
     }
+    fn bits(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl File {
+    pub fn int(self) -> c_int {
+        self.0 as c_int
+    }
+    pub fn of_int(value: c_int) -> Self {
+        // Dynamic handles have bit 31 set: no sign must be spread over the wider handle.
+        File(value as u32 as usize)
+    }
 }
 
 /// `MPI_Status`: bit 0 of `count_hi_and_cancelled` is the cancelled flag.
@@ -78,9 +103,9 @@ impl CHandle for File {
 pub struct Status {
     count_lo: c_int,
     count_hi_and_cancelled: c_int,
-    source: c_int,
-    tag: c_int,
-    error: c_int,
+    pub(super) source: c_int,
+    pub(super) tag: c_int,
+    pub(super) error: c_int,
 }
 
 impl Status {
@@ -104,30 +129,6 @@ impl Status {
             cancelled: high & 1 != 0,
         }
     }
-
-    pub fn error(&self) -> c_int {
-        self.error
-    }
-
-    pub fn set_error(&mut self, error: c_int) {
-        self.error = error;
-    }
-
-    pub fn set_source(&mut self, source: c_int) {
-        self.source = source;
-    }
-
-    pub fn set_tag(&mut self, tag: c_int) {
-        self.tag = tag;
-    }
-
-    pub fn source(&self) -> c_int {
-        self.source
-    }
-
-    pub fn tag(&self) -> c_int {
-        self.tag
-    }
 }
 
 pub const ABI_NAME: &str = "MPICH ABI (libmpi.so.12)";
@@ -135,13 +136,24 @@ pub const ABI_NAME: &str = "MPICH ABI (libmpi.so.12)";
 pub const ABI_VERSION: (c_int, c_int) = (-1, -1);
 /// How types with resized constituents get their bounds.
 pub const BOUNDS: Bounds = Bounds::Mpich;
+pub const BUFFER_AUTOMATIC: usize = usize::MAX - 1;
+/// `MPI_WIN_FLAVOR_*` and `MPI_WIN_UNIFIED`.
+pub const WINDOW_NUMBERS: Numbers = Numbers { flavors: [1, 2, 3, 4], unified: 2 };
+pub const LOCK_EXCLUSIVE: c_int = 234;
+pub const LOCK_SHARED: c_int = 235;
 pub const IN_PLACE: usize = usize::MAX;
 pub const MAX_PROCESSOR_NAME_BYTES: usize = 128;
 pub const MAX_OBJECT_NAME_BYTES: usize = 128;
 pub const MAX_ERROR_STRING_BYTES: usize = 512;
 pub const MAX_INFO_KEY_BYTES: usize = 255;
 pub const MAX_INFO_VAL_BYTES: usize = 1024;
+/// Whether handles are other values in Fortran's functions: never.
+pub const fn is_fortran() -> bool {
+    false
+}
+
 pub const COPY_FN_NULL: usize = 0;
+pub const INFO_KEY_ROOM_BYTES: usize = MAX_INFO_KEY_BYTES + 1;
 
 /// MPICH's headers name its `MPI_DUP_FN` by this symbol.
 ///
@@ -164,6 +176,11 @@ pub unsafe extern "C" fn MPIR_Dup_fn(
     0
 }
 
+/// Assertions of windows have the machine's values.
+pub fn assert_in(assert: c_int) -> c_int {
+    assert
+}
+
 /// Whether `f` is `MPI_DUP_FN` in one of its forms: never, here it is an ordinary function.
 pub fn is_dup_fn(_f: usize) -> bool {
     false
@@ -175,52 +192,11 @@ pub fn is_status_ignore(at: *const Status) -> bool {
 
 /// The program has the address from a variable of the library.
 pub fn is_unweighted(at: *const c_int) -> bool {
-    crate::deprecated::is(&crate::deprecated::MPI_UNWEIGHTED, at)
+    crate::variables::is(&crate::variables::MPI_UNWEIGHTED, at)
 }
 
 pub fn is_weights_empty(at: *const c_int) -> bool {
-    crate::deprecated::is(&crate::deprecated::MPI_WEIGHTS_EMPTY, at)
-}
-
-/// Constants by pairs: the machine's value and MPICH's.
-macro_rules! pairs {
-    ($to_core:ident, $to_mpich:ident: $($core:literal = $mpich:literal),* $(,)?) => {
-        #[inline]
-        pub fn $to_core(value: c_int) -> c_int {
-            match value {
-                $($mpich => $core,)*
-                v if v >= 0 => v,
-                _ => NONSENSE,
-            }
-        }
-        #[inline]
-        pub fn $to_mpich(value: c_int) -> c_int {
-            match value {
-                $($core => $mpich,)*
-                v => v,
-            }
-        }
-    };
-}
-
-/// As `pairs`, for sets that have no other values.
-macro_rules! closed {
-    ($to_core:ident, $to_mpich:ident: $($core:literal = $mpich:literal),* $(,)?) => {
-        #[allow(dead_code)]
-        pub fn $to_core(value: c_int) -> c_int {
-            match value {
-                $($mpich => $core,)*
-                _ => NONSENSE,
-            }
-        }
-        #[allow(dead_code)]
-        pub fn $to_mpich(value: c_int) -> c_int {
-            match value {
-                $($core => $mpich,)*
-                v => v,
-            }
-        }
-    };
+    crate::variables::is(&crate::variables::MPI_WEIGHTS_EMPTY, at)
 }
 
 // ANY_SOURCE, PROC_NULL, ROOT, UNDEFINED.
@@ -248,27 +224,10 @@ closed!(class_in, class_out:
     23 = 22, 24 = 46, 25 = 23, 26 = 52, 27 = 24, 28 = 25, 29 = 26, 30 = 27, 31 = 29, 32 = 31,
     33 = 30, 34 = 28, 35 = 32, 36 = 48, 37 = 47, 38 = 33, 39 = 34, 40 = 35, 41 = 36, 42 = 37,
     43 = 38, 44 = 39, 45 = 40, 46 = 56, 47 = 49, 48 = 55, 49 = 57, 50 = 50, 51 = 41, 52 = 51,
-    53 = 42, 54 = 43, 55 = 44, 56 = 45, 57 = 58, 58 = 76, 59 = 77, 60 = 75, 61 = 80, 62 = 81);
-
-// SEEK_CUR, SEEK_END, SEEK_SET.
-closed!(whence_in, whence_out: 401 = 602, 402 = 604, 403 = 600);
-
-/// Bits of modes in which a file is opened: the machine's and MPICH's.
-const AMODES: [(c_int, c_int); 9] =
-    [(1, 128), (2, 1), (4, 16), (8, 64), (16, 2), (32, 8), (64, 256), (128, 32), (256, 4)];
-
-pub fn amode_in(amode: c_int) -> c_int {
-    if amode & !511 != 0 {
-        return NONSENSE;
-    }
-    let bits = AMODES.iter().filter(|(_, mpich)| amode & mpich != 0);
-    bits.fold(0, |sum, (core, _)| sum | core)
-}
-
-pub fn amode_out(amode: c_int) -> c_int {
-    let bits = AMODES.iter().filter(|(core, _)| amode & core != 0);
-    bits.fold(0, |sum, (_, mpich)| sum | mpich)
-}
+    53 = 42, 54 = 43, 55 = 44, 56 = 45, 57 = 58, 58 = 76, 59 = 77, 60 = 75, 61 = 80, 62 = 81,
+    1001 = 61, 1002 = 79, 1003 = 60, 1004 = 78, 1005 = 59, 1006 = 74, 1007 = 62, 1008 = 63,
+    1009 = 67, 1010 = 64, 1011 = 73, 1012 = 65, 1013 = 66, 1014 = 68, 1015 = 69, 1016 = 71,
+    1017 = 70, 1018 = 72, 101 = 101, 102 = 102, 103 = 103);
 
 /// Numbers above this are no classes of MPICH: they pass as they are. (The machine numbers the
 /// classes and codes that the program adds above MPI_ERR_LASTCODE of both ABIs.)

@@ -9,7 +9,9 @@ use std::ffi::c_int;
 use eyrie_core::handle::Handle;
 
 use super::CHandle;
-use super::mpich::DYNAMIC;
+
+/// Marks a handle that was made at run time.
+pub(super) const DYNAMIC: u32 = 1 << 31;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
@@ -75,6 +77,7 @@ const TYPES: &[(u32, u32)] = &[
     (0x2c8, 0x4c00_0248), // LOGICAL2
     (0x2c9, 0x4c00_022f), // INTEGER2
     (0x2ca, 0x4c00_0226), // REAL2
+    (0x2cb, 0x4c00_0246), // MPIX_C_FLOAT16
     (0x2d0, 0x4c00_0449), // LOGICAL4
     (0x2d1, 0x4c00_0430), // INTEGER4
     (0x2d2, 0x4c00_0427), // REAL4
@@ -117,6 +120,9 @@ const TO_MPICH: [u32; 256] = {
 };
 
 impl CHandle for Datatype {
+    fn bits(self) -> u64 {
+        u64::from(self.0 as u32)
+    }
     #[inline]
     fn core(self) -> Handle {
         let v = self.0 as u32;
@@ -127,8 +133,6 @@ impl CHandle for Datatype {
             0x8c00_0002 => 0x22a,
             0x8c00_0003 => 0x22c,
             0x8c00_0004 => 0x22d,
-            // MPICH's own name for the type that Fortran calls REAL*2.
-            0x4c00_0246 => return Handle(0x2ca),
             _ if v & DYNAMIC != 0 => return Handle(v),
             _ => FROM_MPICH[(v & 0xff) as usize],
         };
@@ -142,5 +146,14 @@ impl CHandle for Datatype {
             v @ 0x200..=0x2ff => Datatype(TO_MPICH[(v - 0x200) as usize] as c_int),
             v => Datatype(v as c_int),
         }
+    }
+}
+
+impl Datatype {
+    pub fn int(self) -> c_int {
+        self.0
+    }
+    pub fn of_int(value: c_int) -> Self {
+        Datatype(value)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Kept true: no test depends on speed; `PATIENCE` only turns a hang into a failure. Every test
 //! leaves its home empty of processes.
+#![allow(unsafe_code)]
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read};

@@ -6,6 +6,7 @@ use super::data::{
     Data, Scratch, check_alias, check_block, check_buffer, copy, element, is_in_place, pack, unpack,
 };
 use super::exchange::ByRank;
+use super::{Block, Blocks, How, Layout};
 use super::{FEW_RANKS, Ints};
 use crate::comm::Comm;
 use crate::datatype::Datatype;
@@ -31,7 +32,19 @@ impl Machine {
         rdt: Handle,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.allgather_begun(
+                    How::Now,
+                    Block { buf: sbuf, count: scount, dt: sdt },
+                    Blocks { buf: rbuf, layout: Layout::Even(rcount, rdt) },
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let (count, dt) = self.checked_type(rcount, rdt)?;
         check_buffer(rbuf, count, &dt)?;
         let inn = |rank: u32| {
@@ -41,14 +54,14 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             if is_in_place(sbuf) {
-                comm.take_tag(tag);
+                self.begin_collective(&comm, tag)?;
                 return self.share_blocks(&comm, tag, inn(comm.rank), &inn, false);
             }
             let (scount, sdt) = self.checked_type(scount, sdt)?;
             check_buffer(sbuf, scount, &sdt)?;
             let own = Data::source(sbuf, scount, &sdt);
             check_alias(own, inn(comm.rank))?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             self.share_blocks(&comm, tag, own, &inn, true)
         }
     }
@@ -159,7 +172,19 @@ impl Machine {
         rdt: Handle,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.allgather_begun(
+                    How::Now,
+                    Block { buf: sbuf, count: scount, dt: sdt },
+                    Blocks { buf: rbuf, layout: Layout::Varied(rcounts, displs, rdt) },
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         // SAFETY: the caller's promise.
         unsafe {
             rcounts.check_counts(comm.size())?;
@@ -173,14 +198,14 @@ impl Machine {
             }
             let own = inn(comm.rank);
             if is_in_place(sbuf) {
-                comm.take_tag(tag);
+                self.begin_collective(&comm, tag)?;
                 return self.pairwise(&comm, tag, &|_| own, &inn, false);
             }
             let (scount, sdt) = self.checked_type(scount, sdt)?;
             check_buffer(sbuf, scount, &sdt)?;
             let source = Data::source(sbuf, scount, &sdt);
             check_alias(source, own)?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             let copied = copy(source, own);
             copied.and(self.pairwise(&comm, tag, &|_| source, &inn, false))
         }

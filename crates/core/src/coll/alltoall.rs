@@ -6,6 +6,7 @@ use super::data::{
     Data, Scratch, check_alias, check_block, check_buffer, element, is_in_place, pack, unpack,
 };
 use super::exchange::ByRank;
+use super::{Blocks, How, Layout};
 use super::{FEW_RANKS, Ints, TypesOf};
 use crate::comm::Comm;
 use crate::datatype::Datatype;
@@ -31,7 +32,19 @@ impl Machine {
         rdt: Handle,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.alltoall_begun(
+                    How::Now,
+                    Blocks { buf: sbuf, layout: Layout::Even(scount, sdt) },
+                    Blocks { buf: rbuf, layout: Layout::Even(rcount, rdt) },
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let (count, dt) = self.checked_type(rcount, rdt)?;
         check_buffer(rbuf, count, &dt)?;
         let inn = |rank: u32| {
@@ -41,7 +54,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             if is_in_place(sbuf) {
-                comm.take_tag(tag);
+                self.begin_collective(&comm, tag)?;
                 return self.replace_all(&comm, tag, &inn);
             }
             let (packets, sdt) = self.checked_type(scount, sdt)?;
@@ -51,7 +64,7 @@ impl Machine {
                 Data::new(element(sbuf.cast_mut(), index, &sdt), packets, &sdt)
             };
             check_aliases(comm.size(), &out, &inn)?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             // All ranks must choose alike: the size of a block is the same everywhere.
             let block = inn(0).bytes();
             if comm.size() > FEW_RANKS && (1..=SMALL_BLOCK_BYTES).contains(&block) {
@@ -152,7 +165,19 @@ impl Machine {
         rdt: Handle,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.alltoall_begun(
+                    How::Now,
+                    Blocks { buf: sbuf, layout: Layout::Varied(scounts, sdispls, sdt) },
+                    Blocks { buf: rbuf, layout: Layout::Varied(rcounts, rdispls, rdt) },
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let n = comm.size();
         // SAFETY: the caller's promise.
         unsafe {
@@ -165,7 +190,7 @@ impl Machine {
             };
             check_all(rbuf, n, &inn)?;
             if is_in_place(sbuf) {
-                comm.take_tag(tag);
+                self.begin_collective(&comm, tag)?;
                 return self.replace_all(&comm, tag, &inn);
             }
             scounts.check_counts(n)?;
@@ -177,7 +202,7 @@ impl Machine {
             };
             check_all(sbuf, n, &out)?;
             check_aliases(n, &out, &inn)?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             self.pairwise(&comm, tag, &out, &inn, true)
         }
     }
@@ -198,7 +223,19 @@ impl Machine {
         rdts: TypesOf,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.alltoall_begun(
+                    How::Now,
+                    Blocks { buf: sbuf, layout: Layout::Typed(scounts, sdispls, sdts) },
+                    Blocks { buf: rbuf, layout: Layout::Typed(rcounts, rdispls, rdts) },
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let n = comm.size();
         // SAFETY: the caller's promise.
         unsafe {
@@ -209,7 +246,7 @@ impl Machine {
             };
             check_all(rbuf, n, &inn)?;
             if is_in_place(sbuf) {
-                comm.take_tag(tag);
+                self.begin_collective(&comm, tag)?;
                 return self.replace_all(&comm, tag, &inn);
             }
             let sdts = self.types_by_rank(scounts, sdispls, sdts, n)?;
@@ -219,7 +256,7 @@ impl Machine {
             };
             check_all(sbuf, n, &out)?;
             check_aliases(n, &out, &inn)?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             self.pairwise(&comm, tag, &out, &inn, true)
         }
     }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::brief::BRIEF_BYTES;
 use super::data::{Data, Scratch, check_buffer, pack, unpack};
+use super::{Block, How};
 use super::{FEW_RANKS, LARGE_BYTES};
 use crate::comm::Comm;
 use crate::consts::REQUEST_NULL;
@@ -27,8 +28,12 @@ impl Machine {
     /// Few ranks hear from all others at once. Else dissemination: in round `k` every rank hears
     /// from the one `2^k` below.
     pub fn barrier(&mut self, comm: Handle) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
-        comm.take_tag(tag);
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            let begun = self.barrier_begun(How::Now, handle);
+            return self.in_one_call(begun);
+        }
+        self.begin_collective(&comm, tag)?;
         let (n, me) = (comm.size(), comm.rank);
         let byte = self.types.get(BYTE)?;
         if n <= FEW_RANKS {
@@ -73,11 +78,17 @@ impl Machine {
         root: i32,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun =
+                unsafe { self.bcast_begun(How::Now, Block { buf, count, dt }, root, handle) };
+            return self.in_one_call(begun);
+        }
         let (count, dt) = self.checked_type(count, dt)?;
         let root = comm.root(root)?;
         check_buffer(buf, count, &dt)?;
-        comm.take_tag(tag);
+        self.begin_collective(&comm, tag)?;
         let data = Data::new(buf, count, &dt);
         if data.bytes() == 0 || comm.size() == 1 {
             return Ok(());

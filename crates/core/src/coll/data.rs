@@ -78,6 +78,8 @@ impl Machine {
     /// right arguments fits to those of the other ranks.
     pub(super) fn start_collective(&self, comm: Handle) -> Res<(Rc<Comm>, i32)> {
         let comm = self.comms.get(comm)?;
+        // One that has a single member sends nothing.
+        comm.usable()?;
         let tag = comm.tag_ahead();
         Ok((comm, tag))
     }

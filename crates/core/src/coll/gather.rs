@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::Ints;
 use super::data::{Data, check_alias, check_block, check_buffer, copy, element, is_in_place};
+use super::{Block, Blocks, How, Layout};
 use crate::comm::Comm;
 use crate::datatype::Datatype;
 use crate::error::Res;
@@ -25,7 +26,20 @@ impl Machine {
         root: i32,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.gather_begun(
+                    How::Now,
+                    Block { buf: sbuf, count: scount, dt: sdt },
+                    Blocks { buf: rbuf, layout: Layout::Even(rcount, rdt) },
+                    root,
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let root = comm.root(root)?;
         if comm.rank != root {
             // SAFETY: the caller's promise.
@@ -40,7 +54,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             let own = self.own_source(sbuf, scount, sdt, inn(root))?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             let own =
                 own.map_or(Ok(()), |(count, dt)| copy(Data::source(sbuf, count, &dt), inn(root)));
             own.and(self.collect(&comm, tag, &inn))
@@ -62,7 +76,20 @@ impl Machine {
         root: i32,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.gather_begun(
+                    How::Now,
+                    Block { buf: sbuf, count: scount, dt: sdt },
+                    Blocks { buf: rbuf, layout: Layout::Varied(rcounts, displs, rdt) },
+                    root,
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let root = comm.root(root)?;
         if comm.rank != root {
             // SAFETY: the caller's promise.
@@ -80,7 +107,7 @@ impl Machine {
                 check_block(rbuf, inn(rank))?;
             }
             let own = self.own_source(sbuf, scount, sdt, inn(root))?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             let own =
                 own.map_or(Ok(()), |(count, dt)| copy(Data::source(sbuf, count, &dt), inn(root)));
             own.and(self.collect(&comm, tag, &inn))
@@ -98,7 +125,7 @@ impl Machine {
     ) -> Res<()> {
         let (count, dt) = self.checked_type(scount, sdt)?;
         check_buffer(sbuf, count, &dt)?;
-        comm.take_tag(tag);
+        self.begin_collective(comm, tag)?;
         // SAFETY: the caller's promise.
         unsafe { self.send_to(comm, tag, Data::source(sbuf, count, &dt), root) }
     }
@@ -133,7 +160,20 @@ impl Machine {
         root: i32,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.scatter_begun(
+                    How::Now,
+                    Blocks { buf: sbuf, layout: Layout::Even(scount, sdt) },
+                    Block { buf: rbuf, count: rcount, dt: rdt },
+                    root,
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let root = comm.root(root)?;
         if comm.rank != root {
             // SAFETY: the caller's promise.
@@ -148,7 +188,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             let own = self.own_target(out(root), rbuf, rcount, rdt)?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             let own =
                 own.map_or(Ok(()), |(count, dt)| copy(out(root), Data::new(rbuf, count, &dt)));
             own.and(self.distribute(&comm, tag, &out))
@@ -170,7 +210,20 @@ impl Machine {
         root: i32,
         comm: Handle,
     ) -> Res<()> {
-        let (comm, tag) = self.start_collective(comm)?;
+        let (handle, (comm, tag)) = (comm, self.start_collective(comm)?);
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.scatter_begun(
+                    How::Now,
+                    Blocks { buf: sbuf, layout: Layout::Varied(scounts, displs, sdt) },
+                    Block { buf: rbuf, count: rcount, dt: rdt },
+                    root,
+                    handle,
+                )
+            };
+            return self.in_one_call(begun);
+        }
         let root = comm.root(root)?;
         if comm.rank != root {
             // SAFETY: the caller's promise.
@@ -189,7 +242,7 @@ impl Machine {
                 check_block(sbuf, out(rank))?;
             }
             let own = self.own_target(out(root), rbuf, rcount, rdt)?;
-            comm.take_tag(tag);
+            self.begin_collective(&comm, tag)?;
             let own =
                 own.map_or(Ok(()), |(count, dt)| copy(out(root), Data::new(rbuf, count, &dt)));
             own.and(self.distribute(&comm, tag, &out))
@@ -207,7 +260,7 @@ impl Machine {
     ) -> Res<()> {
         let (count, dt) = self.checked_type(rcount, rdt)?;
         check_buffer(rbuf, count, &dt)?;
-        comm.take_tag(tag);
+        self.begin_collective(comm, tag)?;
         // SAFETY: the caller's promise.
         unsafe { self.receive(comm, tag, Data::new(rbuf, count, &dt), root) }
     }

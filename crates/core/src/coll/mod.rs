@@ -15,6 +15,7 @@
 //! decided by the number of ranks and of bytes alone: all must choose alike, and a rank that is
 //! restored elsewhere as before.
 
+mod agreeing;
 mod allgather;
 mod alltoall;
 mod bcast;

@@ -7,6 +7,7 @@
 use std::mem::swap;
 use std::rc::Rc;
 
+use super::How;
 use super::LARGE_BYTES;
 use super::brief::is_brief;
 use super::data::{Data, Scratch, check_alias, check_buffer, copy, element, is_in_place};
@@ -110,6 +111,12 @@ impl Machine {
         comm: Handle,
     ) -> Res<()> {
         let (count, r) = self.reduction(count, dt, op, comm)?;
+        if r.comm.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun =
+                unsafe { self.allreduce_begun(How::Now, sbuf, rbuf, count as i64, dt, op, comm) };
+            return self.in_one_call(begun);
+        }
         check_buffer(rbuf, count, &r.dt)?;
         let bytes = count * r.dt.size;
         let in_place = is_in_place(sbuf);
@@ -117,7 +124,7 @@ impl Machine {
             check_buffer(sbuf, count, &r.dt)?;
             check_alias(Data::source(sbuf, count, &r.dt), r.data(rbuf, count))?;
         }
-        r.comm.take_tag(r.tag);
+        self.begin_collective(&r.comm, r.tag)?;
         if bytes == 0 {
             return Ok(());
         }
@@ -212,9 +219,15 @@ impl Machine {
         root: i32,
         comm: Handle,
     ) -> Res<()> {
+        if self.comms.get_ref(comm)?.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun =
+                unsafe { self.reduce_begun(How::Now, sbuf, rbuf, count, dt, op, root, comm) };
+            return self.in_one_call(begun);
+        }
         let (count, r) = self.reduction(count, dt, op, comm)?;
         let root = r.comm.root(root)?;
-        let own = rooted_input(&r, sbuf, rbuf, count, root)?;
+        let own = rooted_input(self, &r, sbuf, rbuf, count, root)?;
         let bytes = count * r.dt.size;
         if bytes == 0 {
             return Ok(());
@@ -415,6 +428,7 @@ struct Shares<'a> {
 
 /// Refuses a reduce's buffers, or takes its tag; returns where the input is.
 pub(super) fn rooted_input(
+    m: &mut Machine,
     r: &Reduction,
     sbuf: *const u8,
     rbuf: *mut u8,
@@ -426,19 +440,20 @@ pub(super) fn rooted_input(
         check_buffer(rbuf, count, &r.dt)?;
     }
     if at_root && is_in_place(sbuf) {
-        r.comm.take_tag(r.tag);
+        m.begin_collective(&r.comm, r.tag)?;
         return Ok(rbuf);
     }
     check_buffer(sbuf, count, &r.dt)?;
     if at_root {
         check_alias(Data::source(sbuf, count, &r.dt), r.data(rbuf, count))?;
     }
-    r.comm.take_tag(r.tag);
+    m.begin_collective(&r.comm, r.tag)?;
     Ok(sbuf.cast_mut())
 }
 
 /// The same as scan and reduce_scatter do it.
 pub(super) fn input(
+    m: &mut Machine,
     r: &Reduction,
     sbuf: *const u8,
     rbuf: *mut u8,
@@ -450,12 +465,12 @@ pub(super) fn input(
     check_buffer(rbuf, rcount, &r.dt)?;
     if is_in_place(sbuf) {
         check_buffer(rbuf, scount, &r.dt)?;
-        r.comm.take_tag(r.tag);
+        m.begin_collective(&r.comm, r.tag)?;
         return Ok(rbuf);
     }
     check_buffer(sbuf, scount, &r.dt)?;
     check_alias(Data::source(sbuf, scount, &r.dt), r.data(rbuf, rcount.max(scount)))?;
-    r.comm.take_tag(r.tag);
+    m.begin_collective(&r.comm, r.tag)?;
     Ok(sbuf.cast_mut())
 }
 

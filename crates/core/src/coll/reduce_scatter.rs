@@ -1,5 +1,6 @@
 //! Reduce_scatter and reduce_scatter_block.
 
+use super::How;
 use super::data::{Scratch, check_count, copy};
 use super::reduce::{Reduction, input};
 use super::{FEW_RANKS, Ints, LARGE_BYTES};
@@ -46,7 +47,14 @@ impl Machine {
         op: Handle,
         comm: Handle,
     ) -> Res<()> {
-        let n = self.comms.get_ref(comm)?.size();
+        let c = self.comms.get_ref(comm)?;
+        let n = c.size();
+        if c.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun =
+                unsafe { self.reduce_scatter_begun(How::Now, sbuf, rbuf, rcounts, dt, op, comm) };
+            return self.in_one_call(begun);
+        }
         // SAFETY: the caller's promise.
         let (shares, total) = unsafe { shares_of(rcounts, n)? };
         let (total, r) = self.reduction(total, dt, op, comm)?;
@@ -66,7 +74,15 @@ impl Machine {
         op: Handle,
         comm: Handle,
     ) -> Res<()> {
-        let (each, total) = even_shares(rcount, self.comms.get_ref(comm)?.size())?;
+        let c = self.comms.get_ref(comm)?;
+        let (each, total) = even_shares(rcount, c.size())?;
+        if c.is_inter() {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                self.reduce_scatter_block_begun(How::Now, sbuf, rbuf, rcount, dt, op, comm)
+            };
+            return self.in_one_call(begun);
+        }
         let (total, r) = self.reduction(total, dt, op, comm)?;
         let of = |rank: u32| (u64::from(rank) * each, each);
         // SAFETY: the caller's promise.
@@ -83,7 +99,7 @@ impl Machine {
     ) -> Res<()> {
         let (n, me) = (r.comm.size(), r.comm.rank);
         let count = of(me).1;
-        let source = input(r, sbuf, rbuf, (total, count))?;
+        let source = input(self, r, sbuf, rbuf, (total, count))?;
         if total * r.dt.size == 0 {
             return Ok(());
         }

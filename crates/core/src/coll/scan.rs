@@ -5,7 +5,7 @@ use std::mem::swap;
 use super::brief::is_brief;
 use super::data::{Scratch, copy};
 use super::reduce::{Reduction, input};
-use crate::error::Res;
+use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
 
@@ -22,7 +22,10 @@ impl Machine {
         comm: Handle,
     ) -> Res<()> {
         let (count, r) = self.reduction(count, dt, op, comm)?;
-        let source = input(&r, sbuf, rbuf, (count, count))?;
+        if r.comm.is_inter() {
+            return Err(class::COMM);
+        }
+        let source = input(self, &r, sbuf, rbuf, (count, count))?;
         // SAFETY: the caller's promise.
         unsafe {
             if source != rbuf {
@@ -46,7 +49,10 @@ impl Machine {
         comm: Handle,
     ) -> Res<()> {
         let (count, r) = self.reduction(count, dt, op, comm)?;
-        let source = input(&r, sbuf, rbuf, (count, count))?;
+        if r.comm.is_inter() {
+            return Err(class::COMM);
+        }
+        let source = input(self, &r, sbuf, rbuf, (count, count))?;
         // SAFETY: the caller's promise.
         unsafe { self.prefix(&r, source, rbuf, count, false) }
     }

@@ -4,11 +4,18 @@
 //! never used, the participants take the greatest of theirs, and all of them go on behind it. So a
 //! context is new to every participant, whatever it did in other communicators, and the outcome
 //! depends only on what the program did before, not on timing. Disjoint groups of one split share
-//! a context: no process is in both. Contexts are never used again (there are 2^31).
+//! a context: no process is in both. Where nobody may wait for the others (`later`), or there is no
+//! communicator yet to agree in, one process picks: it has numbers of its own in the upper half.
+//! A process of which several threads may agree at the same time proposes a number of its own, too:
+//! two agreements have no proposal in common, hence no outcome.
+//! Contexts are never used again (there are 2^29 of each kind).
 
 use std::rc::Rc;
 
-use super::{Comm, GROUP_TAG, TYPE_HW_GUIDED, TYPE_HW_UNGUIDED, TYPE_RESOURCE_GUIDED, TYPE_SHARED};
+use super::{
+    CONTEXTS, Comm, GROUP_TAG, Remote, TYPE_HW_GUIDED, TYPE_HW_UNGUIDED, TYPE_RESOURCE_GUIDED,
+    TYPE_SHARED,
+};
 use crate::attr::AttrKind;
 use crate::consts::{COMM_NULL, UNDEFINED};
 use crate::datatype::predefined::BYTE;
@@ -53,6 +60,25 @@ impl Vote {
 pub(crate) struct Inherit {
     pub(crate) hints: Info,
     pub(crate) topology: Option<Topology>,
+    /// The remote group, of an inter-communicator.
+    pub(crate) remote: Option<Rc<Group>>,
+}
+
+/// From here on contexts are picked by one process.
+pub(crate) const PICKED_CTX: u32 = 1 << 31;
+/// What a new communicator takes: an inter-communicator has one in it.
+pub(crate) const TAKEN: u32 = 2 * CONTEXTS;
+
+/// Who of a group has voted for this color, by key, then by rank: their world ranks.
+pub(super) fn chosen(
+    votes: impl Iterator<Item = (i32, i32)>,
+    color: i32,
+    group: &Group,
+) -> Vec<u32> {
+    let mut chosen: Vec<(i32, u32)> =
+        votes.zip(0..).filter(|((c, _), _)| *c == color).map(|((_, key), r)| (key, r)).collect();
+    chosen.sort_unstable();
+    chosen.into_iter().map(|(_, rank)| group.world(rank)).collect()
 }
 
 impl Machine {
@@ -69,10 +95,17 @@ impl Machine {
         self.dup_with_hints(comm, hints)
     }
 
+    /// Same group, nothing else: for the library's own objects.
+    pub(crate) fn comm_dup_bare(&mut self, comm: &Rc<Comm>) -> Res<Handle> {
+        let ctx = self.agree_context_of(comm)?;
+        self.comm_install(comm, ctx, comm.group.clone(), Inherit::default())
+    }
+
     fn dup_with_hints(&mut self, handle: Handle, hints: Info) -> Res<Handle> {
         let comm = self.comms.get(handle)?;
         let ctx = self.agree_context_of(&comm)?;
-        let inherit = Inherit { hints, topology: comm.topology.clone() };
+        let remote = comm.remote.as_ref().map(|r| r.group.clone());
+        let inherit = Inherit { hints, topology: comm.topology.clone(), remote };
         let mut new = self.comm_install(&comm, ctx, comm.group.clone(), inherit)?;
         if let Err(e) = self.attr_copy_all(AttrKind::Comm, handle, new) {
             // The copy's error is the one to report.
@@ -89,6 +122,9 @@ impl Machine {
         if group.members().iter().any(|&w| comm.rank_of_world(w).is_none()) {
             return Err(class::GROUP);
         }
+        if comm.is_inter() {
+            return self.create_across(&comm, &group);
+        }
         let ctx = self.agree_context_of(&comm)?;
         if group.rank().is_none() {
             return Ok(COMM_NULL);
@@ -98,7 +134,7 @@ impl Machine {
 
     /// Collective over `group` only; `COMM_NULL` outside it.
     pub fn comm_create_group(&mut self, comm: Handle, group: Handle, tag: i32) -> Res<Handle> {
-        let comm = self.comms.get(comm)?;
+        let comm = self.comms.intra(comm)?;
         let group = self.groups.get(group)?;
         if tag < 0 {
             return Err(class::TAG);
@@ -108,7 +144,13 @@ impl Machine {
         let ranks = ranks.ok_or(class::GROUP)?;
         let Some(me) = group.rank() else { return Ok(COMM_NULL) };
         let tag = GROUP_TAG | tag & (GROUP_TAG - 1);
-        let ctx = self.agree_context(&comm, &ranks, me as usize, tag)?;
+        let ctx = if self.reports_failures() {
+            // Others in the communicator may be lost.
+            let (among, all) = (self.among(group.clone()), 0..group.size());
+            self.agree_context(&among, &all.collect::<Vec<_>>(), me as usize, tag)?
+        } else {
+            self.agree_context(&comm, &ranks, me as usize, tag)?
+        };
         self.comm_install(&comm, ctx, group, Inherit::default())
     }
 
@@ -126,7 +168,7 @@ impl Machine {
         key: i32,
         info: Handle,
     ) -> Res<Handle> {
-        let me = self.comms.get_ref(comm)?.rank;
+        let me = self.comms.get(comm)?.rank;
         let info = self.infos.get_optional(info)?.cloned().unwrap_or_default();
         let shared = info.get(b"mpi_hw_resource_type") == Some(b"mpi_shared_memory");
         let color = match split_type {
@@ -141,7 +183,7 @@ impl Machine {
             TYPE_HW_GUIDED | TYPE_HW_UNGUIDED | UNDEFINED => UNDEFINED,
             _ => return Err(class::ARG),
         };
-        self.split_with(comm, color, key, Inherit { hints: info, topology: None })
+        self.split_with(comm, color, key, Inherit { hints: info, ..Inherit::default() })
     }
 
     pub(crate) fn split_with(
@@ -155,22 +197,19 @@ impl Machine {
         if color < 0 && color != UNDEFINED {
             return Err(class::ARG);
         }
-        let own = Vote { color, key, next_ctx: self.comms.next_ctx };
+        if comm.is_inter() {
+            return self.split_across(&comm, color, key);
+        }
+        let next_ctx = self.proposal()?;
+        let own = Vote { color, key, next_ctx };
         let votes = self.exchange_votes(&comm, own)?;
         let greatest = votes.iter().map(|v| v.next_ctx).max().unwrap_or(own.next_ctx);
         let ctx = self.claim_context(greatest)?;
         if color == UNDEFINED {
             return Ok(COMM_NULL);
         }
-        let mut chosen: Vec<(i32, u32)> = votes
-            .iter()
-            .zip(0..)
-            .filter(|(vote, _)| vote.color == color)
-            .map(|(vote, rank)| (vote.key, rank))
-            .collect();
-        chosen.sort_unstable();
-        let members = chosen.into_iter().map(|(_, rank)| comm.world_rank(rank)).collect();
-        let group = Rc::new(Group::new(members, self.comms.me));
+        let group = chosen(votes.iter().map(|v| (v.color, v.key)), color, &comm.group);
+        let group = Rc::new(Group::new(group, self.comms.me));
         self.comm_install(&comm, ctx, group, inherit)
     }
 
@@ -182,31 +221,88 @@ impl Machine {
         group: Rc<Group>,
         inherit: Inherit,
     ) -> Res<Handle> {
-        let mut comm = Comm::new(ctx, group, self.comms.me);
+        let eh = parent.errhandler.get();
+        self.comm_insert(ctx, group, inherit, eh).map(|(handle, _)| handle)
+    }
+
+    /// The same with an error handler of its own.
+    pub(crate) fn comm_insert(
+        &mut self,
+        ctx: u32,
+        group: Rc<Group>,
+        inherit: Inherit,
+        errhandler: Handle,
+    ) -> Res<(Handle, Rc<Comm>)> {
+        let me = self.comms.me;
+        let mut comm = Comm::new(ctx, group.clone(), me);
         comm.topology = inherit.topology;
         comm.take_hints(Some(&inherit.hints));
-        let eh = parent.errhandler.get();
-        comm.errhandler.set(eh);
-        let handle = self.comms.insert(comm)?;
-        self.errhandlers.acquire(eh)?;
-        Ok(handle)
+        comm.errhandler.set(errhandler);
+        comm.remote = inherit.remote.map(|remote| {
+            let health = comm.health.clone();
+            let local = Rc::new(Comm { health, ..Comm::new(ctx + CONTEXTS, group, me) });
+            Remote { group: remote, local }
+        });
+        let comm = Rc::new(comm);
+        let handle = self.comms.insert(comm.clone())?;
+        self.examine(&comm);
+        self.errhandlers.acquire(errhandler)?;
+        Ok((handle, comm))
     }
 
-    /// Agrees on a context among all ranks of `comm`.
+    /// Agrees on a context among all ranks of `comm`, and of its remote group.
     pub(crate) fn agree_context_of(&mut self, comm: &Rc<Comm>) -> Res<u32> {
-        let ranks: Vec<u32> = (0..comm.size()).collect();
-        self.agree_context(comm, &ranks, comm.rank as usize, comm.next_tag())
+        let own = self.greatest_context_of(comm)?;
+        let greatest = if comm.is_inter() { self.greatest_across(comm, own)? } else { own };
+        self.claim_context(greatest)
     }
 
-    fn claim_context(&mut self, ctx: u32) -> Res<u32> {
-        self.comms.next_ctx = ctx.checked_add(2).ok_or(class::OTHER)?;
-        Ok(ctx)
+    /// The greatest proposal in the (local) group.
+    pub(crate) fn greatest_context_of(&mut self, comm: &Rc<Comm>) -> Res<u32> {
+        let comm = comm.remote.as_ref().map_or(comm, |r| &r.local).clone();
+        let ranks: Vec<u32> = (0..comm.size()).collect();
+        self.greatest_context(&comm, &ranks, comm.rank as usize, comm.next_tag())
+    }
+
+    pub(crate) fn claim_context(&mut self, ctx: u32) -> Res<u32> {
+        if ctx >= PICKED_CTX {
+            // It was picked.
+            return Ok(ctx);
+        }
+        self.comms.next_ctx = self.comms.next_ctx.max(ctx + TAKEN);
+        if self.comms.next_ctx > PICKED_CTX { Err(class::OTHER) } else { Ok(ctx) }
+    }
+
+    /// What this process proposes.
+    pub(crate) fn proposal(&mut self) -> Res<u32> {
+        self.step();
+        if self.threads.several() { self.pick_context() } else { Ok(self.comms.next_ctx) }
+    }
+
+    /// A context that no other process gives away.
+    pub(crate) fn pick_context(&mut self) -> Res<u32> {
+        let (me, ranks) = self.world();
+        let number = u64::from(self.comms.picks) * u64::from(ranks) + u64::from(me);
+        let ctx = u64::from(PICKED_CTX) + number * u64::from(TAKEN);
+        self.comms.picks += 1;
+        u32::try_from(ctx + u64::from(TAKEN)).map(|end| end - TAKEN).map_err(|_| class::OTHER)
+    }
+
+    fn agree_context(&mut self, comm: &Rc<Comm>, ranks: &[u32], me: usize, tag: i32) -> Res<u32> {
+        let greatest = self.greatest_context(comm, ranks, me, tag)?;
+        self.claim_context(greatest)
     }
 
     /// Agrees on a context among `ranks` of `comm`, of which this process is number `me`: the
     /// greatest proposal goes up a binomial tree and comes down again.
-    fn agree_context(&mut self, comm: &Rc<Comm>, ranks: &[u32], me: usize, tag: i32) -> Res<u32> {
-        let mut greatest = self.comms.next_ctx;
+    fn greatest_context(
+        &mut self,
+        comm: &Rc<Comm>,
+        ranks: &[u32],
+        me: usize,
+        tag: i32,
+    ) -> Res<u32> {
+        let mut greatest = self.proposal()?;
         let mut step = 1;
         while me & step == 0 && me + step < ranks.len() {
             greatest = greatest.max(self.recv_u32(comm, ranks[me + step], tag)?);
@@ -227,7 +323,7 @@ impl Machine {
                 self.send_u32(comm, greatest, ranks[me + step], tag)?;
             }
         }
-        self.claim_context(greatest)
+        Ok(greatest)
     }
 
     fn send_u32(&mut self, comm: &Rc<Comm>, value: u32, to: u32, tag: i32) -> Res<()> {

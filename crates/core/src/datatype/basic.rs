@@ -56,6 +56,13 @@ pub(crate) enum Foreign {
 }
 
 impl Basic {
+    /// Whether equal values have equal bytes, as MPI_Compare_and_swap wants it: no floating-point
+    /// numbers.
+    pub(crate) fn is_compared_by_bytes(self) -> bool {
+        use Basic::*;
+        !matches!(self, F16 | F32 | F64 | F80 | F128 | C16 | C32 | C64 | C80 | C128)
+    }
+
     /// Bytes in memory, padding included (only `F80` and `C80` have padding).
     pub const fn size(self) -> u64 {
         use Basic::*;

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::basic::Basic;
 use super::contents::{Combiner, Made};
 use super::layout::{Bounds, Layout, LayoutBuilder, blocks, index_disp};
 use super::{Datatype, TypeTable};
@@ -18,6 +19,31 @@ pub(super) fn count(n: i64) -> Res<u64> {
 
 fn block_length(n: i64) -> Res<u64> {
     u64::try_from(n).map_err(|_| class::ARG)
+}
+
+/// A type without what wraps it and changes nothing.
+fn bare(mut of: &Rc<Datatype>) -> &Rc<Datatype> {
+    while let Some(old) = of.made.same() {
+        of = old;
+    }
+    of
+}
+
+/// Width of a predefined integer.
+fn integer_bytes(of: &Datatype) -> Option<u64> {
+    use Basic::*;
+    let basic =
+        of.uniform().filter(|basic| of.predefined().is_some() && basic.size() == of.size)?;
+    let is_integer =
+        matches!(basic, I8 | U8 | I16 | U16 | I32 | U32 | I64 | U64 | Long | ULong | WChar);
+    is_integer.then_some(of.size)
+}
+
+/// Whether MPICH takes two types for one: integers of one width are.
+fn is_one(one: &Rc<Datatype>, other: &Rc<Datatype>) -> bool {
+    let (one, other) = (bare(one), bare(other));
+    let bytes = integer_bytes(one);
+    Rc::ptr_eq(one, other) || (bytes.is_some() && bytes == integer_bytes(other))
 }
 
 /// Places blocks of `old`; `disp` gives each block's byte displacement.
@@ -108,7 +134,7 @@ impl TypeTable {
         for ((len, disp), old) in lens.iter().zip(disps).zip(&olds) {
             new.place(*disp, block_length(*len)?, old.extent, &old.layout)?;
         }
-        let one_type = olds.iter().all(|old| Rc::ptr_eq(old, &olds[0]));
+        let one_type = olds.iter().all(|old| is_one(old, &olds[0]));
         let layout = match self.rule {
             Bounds::Mpich if one_type => new.finish()?,
             _ => new.finish_padded()?,

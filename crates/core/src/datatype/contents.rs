@@ -65,6 +65,13 @@ impl Made {
         Made::new(combiner, vec![Rc::clone(old)])
     }
 
+    /// The type of which this is a duplicate, or one element.
+    pub(super) fn same(&self) -> Option<&Rc<Datatype>> {
+        let one = matches!(self.args[..], [Arg::Count(1)]);
+        let same = self.combiner == Combiner::Dup || (self.combiner == Combiner::Contiguous && one);
+        self.types.first().filter(|_| same)
+    }
+
     pub(super) fn ints(mut self, values: &[i64]) -> Made {
         self.args.extend(values.iter().map(|v| Arg::Int(*v)));
         self

@@ -184,6 +184,24 @@ impl Datatype {
     }
 }
 
+impl Datatype {
+    /// The elements that lie as a whole in `data`, which is the beginning of `count` of these.
+    ///
+    /// # Safety
+    /// As for `unpack_range`.
+    pub(crate) unsafe fn unpack_external_part(&self, data: &[u8], buf: *mut u8, count: u64) {
+        let mut chunk = [0; CHUNK_BYTES];
+        self.for_each_chunk(count, |kind, offset, bytes, at| {
+            let there = data.get(at..).unwrap_or_default();
+            let whole = (there.len() / kind.foreign_size() as usize) * kind.size() as usize;
+            let native = &mut chunk[..bytes.min(whole)];
+            decode(kind, &there[..foreign_bytes(kind, native.len())], native);
+            // SAFETY: the chunks partition the stream of `count` elements.
+            unsafe { self.unpack_range(buf, count, offset, native) }
+        });
+    }
+}
+
 fn foreign_bytes(kind: Basic, native: usize) -> usize {
     native / kind.size() as usize * kind.foreign_size() as usize
 }

@@ -13,6 +13,7 @@ mod exec;
 mod external32;
 mod f90;
 mod layout;
+mod mapped;
 mod pack;
 pub mod predefined;
 mod program;
@@ -85,6 +86,11 @@ impl Datatype {
     /// duplicates, `None` for other derived datatypes.
     pub fn element(&self) -> Option<Element> {
         self.element
+    }
+
+    /// Elements that follow each other have nothing between them, nor in them.
+    pub fn is_gapless(&self) -> bool {
+        i64::try_from(self.size) == Ok(self.extent)
     }
 
     /// The basic kind when all elements are of one kind.

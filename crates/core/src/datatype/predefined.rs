@@ -1,7 +1,7 @@
 //! The predefined datatypes of the MPI-5 standard ABI: handle value, name, elements.
 //!
-//! Kept true: handle values are those of the standard ABI; sizes are those of
-//! the x86-64 System V ABI and of Fortran compilers with default kinds of 4 and 8 bytes.
+//! Kept true: handle values are those of the standard ABI, but for MPICH's own type; sizes are
+//! those of the x86-64 System V ABI and of Fortran compilers with default kinds of 4 and 8 bytes.
 
 use super::basic::Basic;
 use crate::handle::Handle;
@@ -92,6 +92,7 @@ predefined! {
     LOGICAL2 0x2c8 "MPI_LOGICAL2" One(L16);
     INTEGER2 0x2c9 "MPI_INTEGER2" One(I16);
     REAL2 0x2ca "MPI_REAL2" One(F16);
+    C_FLOAT16 0x2cb "MPIX_C_FLOAT16" One(F16);
     LOGICAL4 0x2d0 "MPI_LOGICAL4" One(L32);
     INTEGER4 0x2d1 "MPI_INTEGER4" One(I32);
     REAL4 0x2d2 "MPI_REAL4" One(F32);

@@ -16,7 +16,7 @@ use crate::handle::{Handle, Kind, Slab};
 /// All datatypes of a process.
 pub struct TypeTable {
     predefined: Vec<Option<Rc<Datatype>>>,
-    derived: Slab<Rc<Datatype>>,
+    pub(crate) derived: Slab<Rc<Datatype>>,
     pub(super) f90: f90::Cache,
     pub(super) rule: Bounds,
 }
@@ -71,6 +71,21 @@ impl TypeTable {
 
     pub fn get(&self, h: Handle) -> Res<Rc<Datatype>> {
         self.get_ref(h).map(Rc::clone)
+    }
+
+    /// The predefined datatype whose elements a datatype is made of, all of one kind.
+    pub(crate) fn predefined_of(&self, t: &Datatype) -> Option<Handle> {
+        let alike = |p: &&Rc<Datatype>| match t.element() {
+            Some(element) => p.element() == Some(element),
+            None => t.uniform().is_some() && p.uniform() == t.uniform(),
+        };
+        let own = self.predefined.iter().flatten().find(alike).and_then(|p| p.predefined());
+        own.or_else(|| {
+            // Of pairs, which are not of one kind: what it was made of.
+            let mut of = t.made.types.iter().map(|old| self.predefined_of(old));
+            let first = of.next()??;
+            of.all(|other| other == Some(first)).then_some(first)
+        })
     }
 
     /// The datatype of a handle, for use in communication: it must be committed.

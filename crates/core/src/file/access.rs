@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use super::File;
+use super::convert::Converted;
 use super::disk::{self, Place, Way};
 use super::past::{self, Found};
 use super::view::View;
@@ -26,14 +27,39 @@ pub enum Split {
     ReadAtAll,
     WriteAll,
     WriteAtAll,
+    ReadOrdered,
+    WriteOrdered,
 }
+
+/// Where an access begins, in etypes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// At the individual file pointer, which moves on.
+    Pointer,
+    Offset(i64),
+    /// Where the shared file pointer was.
+    Shared(i64),
+}
+
+impl From<Option<i64>> for Start {
+    fn from(offset: Option<i64>) -> Start {
+        offset.map_or(Start::Pointer, Start::Offset)
+    }
+}
+
+/// What the program reads or writes: a buffer, a count, a datatype.
+type Given = (*mut u8, i64, Handle);
+/// Whether a file is for that.
+type Allow = fn(&File) -> Res<&File>;
 
 /// One access: which data, and where its stream lies in the file.
 struct Access {
     place: Rc<Place>,
     view: Rc<View>,
     start: u64,
+    /// As it is in the file: where that is not as in memory, what is converted.
     data: Data,
+    converted: Option<Converted>,
     alone: bool,
 }
 
@@ -128,39 +154,62 @@ impl Access {
 }
 
 impl Machine {
-    /// `offset`: that of the call, or none for the individual file pointer.
-    fn file_access(
-        &self,
-        (fh, offset): (Handle, Option<i64>),
-        (buf, count, dt): (*mut u8, i64, Handle),
-        allow: fn(&File) -> Res<&File>,
-    ) -> Res<(Access, i64)> {
-        let file = allow(self.files.get(fh)?.not_sequential()?)?;
+    /// The file's data of an access, which may be converted.
+    fn file_data(
+        &mut self,
+        fh: Handle,
+        (buf, count, dt): Given,
+        allow: Allow,
+    ) -> Res<(Data, Option<Converted>)> {
+        let view = allow(self.files.get(fh)?)?.view.clone();
         let data = self.data(buf, count, dt)?;
         data.dt.bytes(data.count).ok_or(class::COUNT)?;
-        if !data.bytes.is_multiple_of(file.view.etype.size.max(1)) {
-            return Err(class::IO);
-        }
-        let offset = offset.unwrap_or(file.position);
-        let start = file.view.start(offset)?;
-        let (place, view) = (file.place.clone(), file.view.clone());
-        Ok((Access { place, view, start, data, alone: file.atomic }, offset))
+        let (data, converted) = match view.rep.converts() {
+            false => (data, None),
+            true => {
+                let (converted, data) = self.converted(&view.rep, data, dt)?;
+                (data, Some(converted))
+            }
+        };
+        let whole = data.bytes.is_multiple_of(view.etype.size.max(1));
+        if whole { Ok((data, converted)) } else { Err(class::IO) }
     }
 
+    fn file_access(
+        &mut self,
+        (fh, from): (Handle, Start),
+        given: Given,
+        allow: Allow,
+    ) -> Res<(Access, i64)> {
+        let file = self.files.get(fh)?;
+        let offset = match from {
+            Start::Shared(offset) => offset,
+            Start::Offset(offset) => file.not_sequential().map(|_| offset)?,
+            Start::Pointer => file.not_sequential()?.position,
+        };
+        let (data, converted) = self.file_data(fh, given, allow)?;
+        let file = self.files.get(fh)?;
+        let start = file.view.start(offset)?;
+        let (place, view) = (file.place.clone(), file.view.clone());
+        Ok((Access { place, view, start, data, converted, alone: file.atomic }, offset))
+    }
+
+    /// `there`: bytes in the file and in memory.
     fn file_moved(
         &mut self,
-        (fh, explicit): (Handle, bool),
+        (fh, from): (Handle, Start),
         offset: i64,
-        outcome: Res<Found>,
+        (there, bytes): (u64, u64),
     ) -> Res<Status> {
-        let bytes = outcome?.value;
-        if !explicit {
+        if from == Start::Pointer {
             let file = self.files.slab.get_mut(fh).ok_or(class::FILE)?;
-            file.position = file.passed(offset, bytes);
+            file.position = file.passed(offset, there);
         }
         Ok(Status { bytes, ..Status::EMPTY })
     }
 
+    /// `offset`: that of the call, or none for the individual file pointer.
+    ///
     /// # Safety
     /// The buffer is as the count and the datatype say.
     pub unsafe fn file_write(
@@ -171,8 +220,72 @@ impl Machine {
         count: i64,
         dt: Handle,
     ) -> Res<Status> {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_from(fh, offset.into(), (buf.cast_mut(), count, dt)) }
+    }
+
+    /// Writes where the shared file pointer is, which moves on.
+    ///
+    /// # Safety
+    /// The buffer is as the count and the datatype say.
+    pub unsafe fn file_write_shared(
+        &mut self,
+        fh: Handle,
+        buf: *const u8,
+        count: i64,
+        dt: Handle,
+    ) -> Res<Status> {
         let given = (buf.cast_mut(), count, dt);
-        let (access, from) = self.file_access((fh, offset), given, File::writable)?;
+        let from = self.shared_start(fh, given, File::writable)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.write_from(fh, from, given) }
+    }
+
+    /// The same of all ranks, in their order.
+    ///
+    /// # Safety
+    /// The buffer is as the count and the datatype say.
+    pub unsafe fn file_write_ordered(
+        &mut self,
+        fh: Handle,
+        buf: *const u8,
+        count: i64,
+        dt: Handle,
+    ) -> Res<Status> {
+        let given = (buf.cast_mut(), count, dt);
+        let from = self.ordered_start(fh, given, File::writable)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.write_from(fh, from, given) }
+    }
+
+    /// Where the shared file pointer was, which moves on by an access.
+    fn shared_start(&mut self, fh: Handle, given: Given, allow: Allow) -> Res<Start> {
+        let etypes = self.shared_etypes(fh, given, allow)?;
+        self.shared_moved(fh, etypes).map(Start::Shared)
+    }
+
+    /// The same of all ranks, in their order. Who asks for what cannot be has its error, and moves
+    /// the pointer by nothing.
+    fn ordered_start(&mut self, fh: Handle, given: Given, allow: Allow) -> Res<Start> {
+        let etypes = self.shared_etypes(fh, given, allow);
+        let start = self.shared_ordered(fh, etypes.unwrap_or(0))?;
+        etypes.map(|_| Start::Shared(start))
+    }
+
+    /// How many etypes the shared file pointer moves on for an access.
+    fn shared_etypes(&mut self, fh: Handle, given: Given, allow: Allow) -> Res<i64> {
+        let (data, _) = self.file_data(fh, given, allow)?;
+        let each = self.files.get(fh)?.view.etype.size.max(1);
+        i64::try_from(data.bytes / each).map_err(|_| class::COUNT)
+    }
+
+    unsafe fn write_from(&mut self, fh: Handle, from: Start, given: Given) -> Res<Status> {
+        let (mut access, offset) = self.file_access((fh, from), given, File::writable)?;
+        if let Some(converted) = &mut access.converted {
+            // SAFETY: the caller's promise.
+            unsafe { self.encode(converted)? };
+            access.data = converted.plain();
+        }
         let machine = self.files.get(fh)?.machine;
         let outcome = match self.file_before() {
             Some(outcome) => {
@@ -189,9 +302,13 @@ impl Machine {
                 self.file_now(written)
             }
         };
-        self.file_moved((fh, offset.is_some()), from, outcome)
+        let there = outcome?.value;
+        let memory = access.converted.as_ref().map_or(there, Converted::memory_bytes);
+        self.file_moved((fh, from), offset, (there, memory))
     }
 
+    /// `offset`: that of the call, or none for the individual file pointer.
+    ///
     /// # Safety
     /// The buffer is as the count and the datatype say.
     pub unsafe fn file_read(
@@ -202,7 +319,46 @@ impl Machine {
         count: i64,
         dt: Handle,
     ) -> Res<Status> {
-        let (access, from) = self.file_access((fh, offset), (buf, count, dt), File::readable)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.read_from(fh, offset.into(), (buf, count, dt)) }
+    }
+
+    /// Reads where the shared file pointer is, which moves on by as much as is asked for.
+    ///
+    /// # Safety
+    /// The buffer is as the count and the datatype say.
+    pub unsafe fn file_read_shared(
+        &mut self,
+        fh: Handle,
+        buf: *mut u8,
+        count: i64,
+        dt: Handle,
+    ) -> Res<Status> {
+        let given = (buf, count, dt);
+        let from = self.shared_start(fh, given, File::readable)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.read_from(fh, from, given) }
+    }
+
+    /// The same of all ranks, in their order.
+    ///
+    /// # Safety
+    /// The buffer is as the count and the datatype say.
+    pub unsafe fn file_read_ordered(
+        &mut self,
+        fh: Handle,
+        buf: *mut u8,
+        count: i64,
+        dt: Handle,
+    ) -> Res<Status> {
+        let given = (buf, count, dt);
+        let from = self.ordered_start(fh, given, File::readable)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.read_from(fh, from, given) }
+    }
+
+    unsafe fn read_from(&mut self, fh: Handle, from: Start, given: Given) -> Res<Status> {
+        let (mut access, offset) = self.file_access((fh, from), given, File::readable)?;
         let outcome = match self.file_before() {
             Some(Ok(found)) => {
                 // SAFETY: the caller's promise.
@@ -220,7 +376,13 @@ impl Machine {
                 self.file_now(read)
             }
         };
-        self.file_moved((fh, offset.is_some()), from, outcome)
+        let there = outcome?.value;
+        let memory = match &mut access.converted {
+            // SAFETY: the caller's promise.
+            Some(converted) => unsafe { self.decode(converted, there)? },
+            None => there,
+        };
+        self.file_moved((fh, from), offset, (there, memory))
     }
 
     /// A request of an access that is done.

@@ -38,7 +38,7 @@ fn class_of(error: &io::Error) -> Class {
     }
 }
 
-fn told<T>(result: io::Result<T>) -> Res<T> {
+fn classified<T>(result: io::Result<T>) -> Res<T> {
     result.map_err(|error| class_of(&error))
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Place {
 impl Place {
     /// A relative path is one from where the process is now, wherever it goes.
     pub(super) fn new(name: &[u8], read: bool, write: bool) -> Res<Place> {
-        let path = told(std::path::absolute(OsStr::from_bytes(name)))?;
+        let path = classified(std::path::absolute(OsStr::from_bytes(name)))?;
         Ok(Place { path, read, write })
     }
 
@@ -117,13 +117,14 @@ impl Place {
         } else {
             how.create(create);
         }
-        told(how.open(&self.path)).map(drop)
+        classified(how.open(&self.path)).map(drop)
     }
 
     /// The file for one call; if `alone`, as long as nobody else writes to it, or reads.
     pub(super) fn open(&self, way: Way, alone: bool) -> Res<File> {
         let mut how = OpenOptions::new();
-        let file = told(how.read(way == Way::Read).write(way == Way::Write).open(&self.path))?;
+        let file =
+            classified(how.read(way == Way::Read).write(way == Way::Write).open(&self.path))?;
         if alone {
             let lock = || if way == Way::Read { file.lock_shared() } else { file.lock() };
             let mut locked = lock();
@@ -136,17 +137,17 @@ impl Place {
     }
 
     pub(super) fn size(&self) -> Res<u64> {
-        told(fs::metadata(&self.path)).map(|meta| meta.len())
+        classified(fs::metadata(&self.path)).map(|meta| meta.len())
     }
 
     pub(super) fn set_size(&self, size: u64) -> Res<()> {
-        told(self.open(Way::Write, false)?.set_len(size))
+        classified(self.open(Way::Write, false)?.set_len(size))
     }
 
     /// Has room for `size` bytes given to it. What of it is there stays.
     pub(super) fn preallocate(&self, size: u64) -> Res<()> {
         let file = self.open(Way::Write, false)?;
-        let mut at = told(file.metadata())?.len();
+        let mut at = classified(file.metadata())?.len();
         let zeros = vec![0; size.saturating_sub(at).min(ZEROS_BYTES as u64) as usize];
         while at < size {
             let n = (size - at).min(zeros.len() as u64) as usize;
@@ -159,11 +160,11 @@ impl Place {
     /// Has what was written brought to the storage.
     pub(super) fn sync(&self) -> Res<()> {
         let way = if self.write { Way::Write } else { Way::Read };
-        told(self.open(way, false)?.sync_all())
+        classified(self.open(way, false)?.sync_all())
     }
 
     pub(super) fn remove(&self) -> Res<()> {
-        told(fs::remove_file(&self.path))
+        classified(fs::remove_file(&self.path))
     }
 }
 
@@ -183,7 +184,7 @@ pub(super) fn read(file: &File, at: u64, to: &mut [u8]) -> Res<usize> {
 
 /// Writes all of `from` to position `at` and behind.
 pub(super) fn write(file: &File, at: u64, from: &[u8]) -> Res<()> {
-    told(file.write_all_at(from, at))
+    classified(file.write_all_at(from, at))
 }
 
 #[cfg(test)]

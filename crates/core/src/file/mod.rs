@@ -1,22 +1,35 @@
-//! Files (MPI 5.0 chapter 14), but for shared file pointers, whose order is left to chance.
+//! Files (MPI 5.0 chapter 14).
 //!
 //! `open` opens, closes and deletes, `size` asks for sizes and sets them, `view` says which bytes a
-//! rank sees, `access` reads and writes them, `disk` has the system calls, `past` what becomes of
-//! all that when a rank repeats itself. A file has a communicator of its own for what its ranks
-//! agree on (`agree`). Kept true, for images: what goes to or comes from the disk is done within
-//! the call, and before anything is waited for.
+//! rank sees, `access` reads and writes them, at the offset that `shared` gives where the file
+//! pointer (`pointer`) is shared, `datarep`, `shape` and `convert` know how data is written there,
+//! `disk` has the system calls, `past` what becomes of all that when a rank repeats itself. A file
+//! has a communicator of its own for what its ranks agree on (`agree`). Kept true, for images: what
+//! goes to or comes from the disk is done within the call, and before anything is waited for.
 
 mod access;
 mod agree;
+mod convert;
+mod datarep;
+#[cfg(test)]
+mod datarep_tests;
 mod disk;
 mod open;
 mod past;
+mod pointer;
+mod shape;
+mod shared;
+#[cfg(test)]
+mod shared_tests;
+pub(crate) use past::mark;
 mod size;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub use access::Split;
+pub use datarep::{Convert, Datarep, Extent};
+pub use view::DISPLACEMENT_CURRENT;
 
 use std::rc::Rc;
 
@@ -29,6 +42,7 @@ use crate::info::Info;
 use crate::machine::Machine;
 use crate::status::Status;
 use disk::Place;
+use pointer::Pointer;
 use view::View;
 
 pub const MODE_APPEND: i32 = 1;
@@ -46,8 +60,9 @@ pub const SEEK_CUR: i32 = 401;
 pub const SEEK_END: i32 = 402;
 pub const SEEK_SET: i32 = 403;
 
-/// The hints that the standard defines: kept for the program, which may ask for them.
-const HINTS: [&[u8]; 15] = [
+/// The hints that the standard defines, and one of ours: kept for the program, which may ask for
+/// them.
+const HINTS: [&[u8]; 16] = [
     b"access_style",
     b"collective_buffering",
     b"cb_block_size",
@@ -63,6 +78,7 @@ const HINTS: [&[u8]; 15] = [
     b"num_io_nodes",
     b"striping_factor",
     b"striping_unit",
+    pointer::HINT,
 ];
 
 /// One open file.
@@ -77,6 +93,8 @@ pub struct File {
     view: Rc<View>,
     /// The individual file pointer, in etypes.
     position: i64,
+    /// The shared file pointer, unless the file has none.
+    pointer: Option<Pointer>,
     atomic: bool,
     hints: Info,
     errhandler: Handle,
@@ -116,7 +134,11 @@ impl File {
 
 /// All open files of this rank.
 pub struct FileTable {
-    slab: Slab<File>,
+    pub(crate) slab: Slab<File>,
+    /// Files whose shared pointers this rank keeps for others, by the context of what they ask.
+    kept: Vec<(u32, Handle)>,
+    /// Representations of data that the program has registered.
+    datareps: Vec<Rc<Datarep>>,
     /// For what belongs to no file, and for files that are opened.
     errhandler: Handle,
 }
@@ -129,7 +151,13 @@ impl Default for FileTable {
 
 impl FileTable {
     pub fn new() -> Self {
-        FileTable { slab: Slab::new(Kind::File), errhandler: ERRORS_RETURN }
+        let (kept, datareps) = (Vec::new(), Vec::new());
+        FileTable { slab: Slab::new(Kind::File), kept, datareps, errhandler: ERRORS_RETURN }
+    }
+
+    /// A communicator of the file's own.
+    pub(crate) fn communicator(&self, fh: Handle) -> Res<Handle> {
+        self.get(fh).map(|file| file.comm)
     }
 
     fn get(&self, fh: Handle) -> Res<&File> {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use super::disk::{self, Place};
 use super::past::Found;
+use super::pointer::{self, Pointer};
 use super::{
     File, MODE_APPEND, MODE_CREATE, MODE_DELETE_ON_CLOSE, MODE_EXCL, MODE_RDONLY, MODE_RDWR,
     MODE_SEQUENTIAL, MODE_WRONLY, MODES,
@@ -44,21 +45,25 @@ impl Machine {
         amode: i32,
         info: Handle,
     ) -> Res<Handle> {
-        let parent = self.comms.get(comm)?;
+        let parent = self.comms.intra(comm)?;
         let hints = self.infos.get_optional(info).map(Option::<&Info>::cloned);
         let asked = hints.and_then(|hints| Ok((place_of(name, amode)?, hints)));
-        self.file_agree(comm, i64::from(amode), asked.as_ref().map(drop).map_err(|e| *e))?;
+        let wanted = asked.as_ref().map_or(true, |(_, hints)| pointer::wanted(hints.as_ref()));
+        let same = i64::from(amode) | i64::from(!wanted) << 32;
+        self.file_agree(comm, same, asked.as_ref().map(drop).map_err(|e| *e))?;
         let (place, hints) = asked?;
         let ctx = self.agree_context_of(&parent)?;
         let mut own = self.comm_install(&parent, ctx, parent.group.clone(), Inherit::default())?;
         let opened = self.open_as(own, Rc::new(place), amode);
         let kept = opened.and_then(|mut file| {
             file.take_hints(hints.as_ref());
+            file.pointer = wanted.then(|| Pointer::new(file.position));
             self.errhandlers.acquire(file.errhandler)?;
             self.files.slab.insert(file)
         });
-        if kept.is_err() {
-            self.comm_free(&mut own)?;
+        match kept {
+            Ok(fh) => self.files.keep(fh),
+            Err(_) => self.comm_free(&mut own)?,
         }
         kept
     }
@@ -87,6 +92,7 @@ impl Machine {
             machine: machine?,
             view: Rc::new(self.plain_view()?),
             position,
+            pointer: None,
             atomic: false,
             hints: Info::default(),
             errhandler: self.files.errhandler,
@@ -128,7 +134,12 @@ impl Machine {
         let (mut comm, place) = (file.comm, file.place.clone());
         let (first, idle) = (file.ranks.rank == 0, file.is_idle());
         let delete = file.amode & MODE_DELETE_ON_CLOSE != 0;
-        self.file_agree(comm, 0, idle)?;
+        match self.file_agree(comm, 0, idle) {
+            // It is closed all the same: of who is lost nothing comes any more.
+            Err(class::PROC_FAILED | class::REVOKED) => {}
+            agreed => agreed?,
+        }
+        self.files.give_up(*fh);
         let mut removed = Ok(());
         if delete {
             if first {

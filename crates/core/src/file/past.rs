@@ -27,7 +27,7 @@ pub(super) struct Found {
 }
 
 /// A mark of `bytes` after what `before` is one of.
-pub(super) fn mark(before: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn mark(before: u64, bytes: &[u8]) -> u64 {
     let step = |mark: u64, word: u64| {
         let mixed = (mark ^ word).wrapping_mul(MARK_FACTOR);
         mixed ^ mixed >> 32
@@ -84,7 +84,7 @@ impl Machine {
 
     /// Records what came of it.
     pub(super) fn file_now(&mut self, outcome: Res<Found>) -> Res<Found> {
-        self.endpoint.door.record(Call::File, &packed(&outcome));
+        self.record(Call::File, &packed(&outcome));
         outcome
     }
 

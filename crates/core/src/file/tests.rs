@@ -9,10 +9,10 @@ use crate::datatype::predefined::{BYTE, INT};
 use crate::testing;
 
 /// A folder that goes with the test.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new() -> Folder {
+    pub(super) fn new() -> Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("eyrie-file-{}-{number}", std::process::id());
@@ -21,7 +21,7 @@ impl Folder {
         Folder(path)
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -32,13 +32,13 @@ impl Drop for Folder {
     }
 }
 
-const NEW: i32 = MODE_RDWR | MODE_CREATE;
+pub(super) const NEW: i32 = MODE_RDWR | MODE_CREATE;
 
 fn name(path: &Path) -> Res<&[u8]> {
     Ok(path.as_os_str().as_encoded_bytes())
 }
 
-fn open(m: &mut Machine, comm: Handle, path: &Path, amode: i32) -> Res<Handle> {
+pub(super) fn open(m: &mut Machine, comm: Handle, path: &Path, amode: i32) -> Res<Handle> {
     m.file_open(comm, name(path), amode, INFO_NULL)
 }
 
@@ -140,9 +140,12 @@ fn errors_are_those_of_all() {
         assert_eq!(m.file_size(fh), Ok(3 << 20));
         m.file_set_size(fh, 5).unwrap();
         assert_eq!(m.file_size(fh), Ok(5));
-        let rep: Res<&[u8]> = Ok(if me == 0 { b"external32" } else { b"native" });
+        let rep: Res<&[u8]> = Ok(if me == 0 { b"of nobody" } else { b"native" });
         let viewed = m.file_set_view(fh, 0, [BYTE, BYTE], rep, INFO_NULL);
         assert_eq!(viewed, Err(class::UNSUPPORTED_DATAREP));
+        let rep: Res<&[u8]> = Ok(if me == 0 { b"external32" } else { b"native" });
+        let viewed = m.file_set_view(fh, 0, [BYTE, BYTE], rep, INFO_NULL);
+        assert_eq!(viewed, Err(class::NOT_SAME));
         m.file_close(&mut fh).unwrap();
         assert!(!path.exists());
         assert_eq!(m.file_size(fh), Err(class::FILE));
@@ -205,7 +208,7 @@ fn handlers_of_files() {
         assert_eq!(m.file_get_errhandler(fh), Ok(fatal));
         m.file_set_errhandler(fh, ERRORS_RETURN).unwrap();
         assert!(is_return(m, fh) && !is_return(m, FILE_NULL));
-        let own = m.errhandler_create(ErrKind::Comm, Rc::new(|_, _| {})).unwrap();
+        let own = m.errhandler_create(ErrKind::Comm, Rc::new(|_, code| code)).unwrap();
         assert_eq!(m.file_set_errhandler(fh, own), Err(class::ERRHANDLER));
     });
 }

@@ -2,35 +2,44 @@
 
 use std::rc::Rc;
 
-use super::{File, SEEK_CUR, SEEK_END, SEEK_SET};
+use super::datarep::Rep;
+use super::past::mark;
+use super::{File, MODE_SEQUENTIAL, SEEK_CUR, SEEK_END, SEEK_SET};
 use crate::datatype::Datatype;
 use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
 
-/// Representations of data that are those of memory.
-const DATAREPS: [&[u8]; 2] = [b"native", b"internal"];
+/// Of files that are accessed in sequence: where the next access is. Its value in the standard ABI.
+pub const DISPLACEMENT_CURRENT: i64 = -1;
 
 /// From `disp` on the file is made of filetypes; their data, made of etypes, is what is seen.
 #[derive(Clone)]
 pub(super) struct View {
     disp: i64,
+    /// As they lie in the file.
     pub(super) etype: Rc<Datatype>,
     filetype: Rc<Datatype>,
-    datarep: &'static [u8],
+    /// As the program has given them.
+    given: [Rc<Datatype>; 2],
+    pub(super) rep: Rep,
 }
 
 impl View {
     /// All bytes of the file.
     pub(super) fn plain(byte: &Rc<Datatype>) -> View {
-        let (etype, filetype) = (byte.clone(), byte.clone());
-        View { disp: 0, etype, filetype, datarep: DATAREPS[0] }
+        let given = [byte.clone(), byte.clone()];
+        View { disp: 0, etype: byte.clone(), filetype: byte.clone(), given, rep: Rep::Native }
     }
 
-    fn new(disp: i64, etype: &Rc<Datatype>, filetype: &Rc<Datatype>, datarep: &[u8]) -> Res<View> {
-        let datarep = DATAREPS.into_iter().find(|known| *known == datarep);
-        let datarep = datarep.ok_or(class::UNSUPPORTED_DATAREP)?;
+    /// Of types as they lie in the file.
+    fn new(
+        disp: i64,
+        [etype, filetype]: [&Rc<Datatype>; 2],
+        given: [Rc<Datatype>; 2],
+        rep: Rep,
+    ) -> Res<View> {
         if disp < 0 {
             return Err(class::ARG);
         }
@@ -40,7 +49,12 @@ impl View {
         if filetype.true_lb < 0 || filetype.extent <= 0 || !filetype.is_ascending() {
             return Err(class::TYPE);
         }
-        Ok(View { disp, etype: etype.clone(), filetype: filetype.clone(), datarep })
+        Ok(View { disp, etype: etype.clone(), filetype: filetype.clone(), given, rep })
+    }
+
+    /// What is to be the same for all ranks.
+    fn common(&self) -> i64 {
+        self.etype.extent.wrapping_add(mark(0, self.rep.name()) as i64)
     }
 
     /// Where the data at an offset, in etypes, is in the stream of all data.
@@ -80,7 +94,7 @@ impl View {
     }
 
     /// Position in the file of the data at an offset.
-    fn byte_offset(&self, offset: i64) -> Res<i64> {
+    pub(super) fn byte_offset(&self, offset: i64) -> Res<i64> {
         let mut found = 0;
         self.runs(self.start(offset)?, 1, &mut |at, _| {
             found = at;
@@ -90,7 +104,7 @@ impl View {
     }
 
     /// The first offset at or behind the end of a file of so many bytes.
-    fn end(&self, size: u64) -> Res<i64> {
+    pub(super) fn end(&self, size: u64) -> Res<i64> {
         let size = i64::try_from(size).map_err(|_| class::INTERN)?;
         let (low, extent) = (self.filetype.true_lb, self.filetype.extent);
         let high = low + self.filetype.true_extent;
@@ -110,7 +124,7 @@ impl View {
 }
 
 impl Machine {
-    /// `MPI_File_set_view`; all individual file pointers then are at the beginning.
+    /// `MPI_File_set_view`; all file pointers then are at the beginning.
     pub fn file_set_view(
         &mut self,
         fh: Handle,
@@ -120,35 +134,58 @@ impl Machine {
         info: Handle,
     ) -> Res<()> {
         let comm = self.files.get(fh)?.comm;
-        let made = datarep.and_then(|datarep| {
-            self.infos.get_optional(info)?;
-            let (etype, filetype) =
-                (self.types.get_committed(etype)?, self.types.get_committed(filetype)?);
-            self.files.get(fh)?.is_idle()?;
-            View::new(disp, etype, filetype, datarep)
+        let sequential = self.files.get(fh)?.amode & MODE_SEQUENTIAL != 0;
+        let made = self.infos.get_optional(info).map(drop).and(datarep).and_then(|datarep| {
+            if (disp == DISPLACEMENT_CURRENT) != sequential {
+                return Err(class::ARG);
+            }
+            let disp = if sequential { 0 } else { disp };
+            self.view_of(fh, disp, [etype, filetype], datarep)
         });
-        let extent = made.as_ref().map_or(0, |view| view.etype.extent);
-        self.file_agree(comm, extent, made.as_ref().map(drop).map_err(|e| *e))?;
-        let view = made?;
+        let same = made.as_ref().map_or(0, View::common);
+        self.file_agree(comm, same, made.as_ref().map(drop).map_err(|e| *e))?;
+        let mut view = made?;
+        if sequential {
+            view.disp = self.shared_displacement(fh)?;
+        }
         let hints = self.infos.get_optional(info)?;
         let file = self.files.slab.get_mut(fh).ok_or(class::FILE)?;
         file.take_hints(hints);
         file.view = Rc::new(view);
         file.position = 0;
+        file.set_shared(0);
         Ok(())
     }
 
-    /// Displacement, etype and filetype (new handles of those that are not predefined), datarep.
-    pub fn file_get_view(&mut self, fh: Handle) -> Res<(i64, [Handle; 2], &'static [u8])> {
-        let view = self.files.get(fh)?.view.clone();
-        let types = [self.types.handle_of(&view.etype)?, self.types.handle_of(&view.filetype)?];
-        Ok((view.disp, types, view.datarep))
+    fn view_of(
+        &mut self,
+        fh: Handle,
+        disp: i64,
+        [etype, filetype]: [Handle; 2],
+        datarep: &[u8],
+    ) -> Res<View> {
+        let given =
+            [self.types.get_committed(etype)?.clone(), self.types.get_committed(filetype)?.clone()];
+        self.files.get(fh)?.is_idle()?;
+        let rep = self.rep_of(datarep)?;
+        let [etype, filetype] =
+            [self.file_type(&rep, &given[0])?, self.file_type(&rep, &given[1])?];
+        View::new(disp, [&etype, &filetype], given, rep)
     }
 
-    /// As in memory, for the representations that there are.
-    pub fn file_type_extent(&self, fh: Handle, dt: Handle) -> Res<i64> {
-        self.files.get(fh)?;
-        Ok(self.types.get_ref(dt)?.extent)
+    /// Displacement, etype and filetype (new handles of those that are not predefined), datarep.
+    pub fn file_get_view(&mut self, fh: Handle) -> Res<(i64, [Handle; 2], Vec<u8>)> {
+        let view = self.files.get(fh)?.view.clone();
+        let [etype, filetype] = &view.given;
+        let types = [self.types.handle_of(etype)?, self.types.handle_of(filetype)?];
+        Ok((view.disp, types, view.rep.name().to_vec()))
+    }
+
+    /// As it lies in the file.
+    pub fn file_type_extent(&mut self, fh: Handle, dt: Handle) -> Res<i64> {
+        let view = self.files.get(fh)?.view.clone();
+        let t = self.types.get(dt)?;
+        Ok(self.file_type(&view.rep, &t)?.extent)
     }
 
     pub fn file_byte_offset(&self, fh: Handle, offset: i64) -> Res<i64> {
@@ -193,7 +230,8 @@ mod tests {
     use crate::datatype::predefined::INT;
 
     fn view(t: &TypeTable, disp: i64, filetype: Handle) -> Res<View> {
-        View::new(disp, t.get_ref(INT)?, t.get_ref(filetype)?, b"native")
+        let given = [t.get(INT)?, t.get(filetype)?];
+        View::new(disp, [&given[0], &given[1]], given.clone(), Rep::Native)
     }
 
     fn runs(view: &View, start: u64, bytes: u64) -> Vec<(u64, u64)> {
@@ -247,8 +285,5 @@ mod tests {
             assert_eq!(view(&t, 0, bad).map(drop), Err(class::TYPE));
         }
         assert_eq!(view(&t, -1, INT).map(drop), Err(class::ARG));
-        let int = t.get_ref(INT).unwrap();
-        let foreign = View::new(0, int, int, b"external32").map(drop);
-        assert_eq!(foreign, Err(class::UNSUPPORTED_DATAREP));
     }
 }

@@ -8,7 +8,7 @@ use super::number::{Complex, F16, F80, F128, Num, Order};
 use crate::datatype::{Basic, Element};
 
 /// `(left, right and result, elements)`.
-pub(super) type Kernel = unsafe fn(*const u8, *mut u8, usize);
+pub(crate) type Kernel = unsafe fn(*const u8, *mut u8, usize);
 
 /// A binary operation on `T`.
 trait Apply<T> {

@@ -7,6 +7,8 @@
 mod kernel;
 mod number;
 
+pub(crate) use kernel::Kernel;
+
 #[cfg(test)]
 mod tests;
 
@@ -67,6 +69,28 @@ const BUILTINS: [(Handle, Builtin); 14] = [
     (NO_OP, Builtin::NoOp),
 ];
 
+/// The name of a predefined operation, by its handle.
+pub fn name(op: u32) -> Option<&'static str> {
+    const NAMES: [&str; 14] = [
+        "MPI_SUM",
+        "MPI_MIN",
+        "MPI_MAX",
+        "MPI_PROD",
+        "MPI_BAND",
+        "MPI_BOR",
+        "MPI_BXOR",
+        "MPI_LAND",
+        "MPI_LOR",
+        "MPI_LXOR",
+        "MPI_MINLOC",
+        "MPI_MAXLOC",
+        "MPI_REPLACE",
+        "MPI_NO_OP",
+    ];
+    let at = BUILTINS.iter().position(|(handle, _)| handle.0 == op)?;
+    NAMES.get(at).copied()
+}
+
 /// A function of the program: `(in, inout, elements, datatype)`.
 pub type UserFunction = Box<dyn Fn(*mut u8, *mut u8, i64, Handle)>;
 
@@ -93,6 +117,11 @@ impl Op {
         }
     }
 
+    /// The loop that applies it to elements of a predefined datatype, if there is one.
+    pub(crate) fn kernel_of(&self, dt: &Datatype) -> Option<Kernel> {
+        kernel::find(self.builtin()?, dt.element()?)
+    }
+
     /// Whether a reduction may use the operation on the datatype; `Err(class::OP)` if not.
     /// `MPI_REPLACE` and `MPI_NO_OP` are for one-sided accumulation only.
     pub fn check(&self, dt: &Datatype) -> Res<()> {
@@ -105,7 +134,7 @@ impl Op {
 /// All operations of a process.
 pub struct OpTable {
     builtin: Vec<(Handle, Rc<Op>)>,
-    user: Slab<Rc<Op>>,
+    pub(crate) user: Slab<Rc<Op>>,
 }
 
 impl Default for OpTable {
@@ -134,6 +163,13 @@ impl OpTable {
 
     pub fn create_user(&mut self, function: UserFunction, commutative: bool) -> Res<Handle> {
         self.user.insert(Rc::new(Op { function: Function::User(function), commutative }))
+    }
+
+    /// Puts another function into the place of that of a user's operation.
+    pub fn replace_user(&mut self, h: Handle, function: UserFunction) -> Res<()> {
+        let op = self.user.get_mut(h).ok_or(class::OP)?;
+        *op = Rc::new(Op { function: Function::User(function), commutative: op.commutative });
+        Ok(())
     }
 
     pub fn is_commutative(&self, h: Handle) -> Res<bool> {

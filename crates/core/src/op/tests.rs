@@ -76,6 +76,7 @@ const FLOATS: &[Handle] = &[
     p::REAL,
     p::DOUBLE_PRECISION,
     p::REAL2,
+    p::C_FLOAT16,
     p::REAL4,
     p::REAL8,
     p::REAL16,
@@ -321,6 +322,24 @@ fn user_functions_get_the_operands_in_order() {
     }
     assert_eq!((right, calls.get()), ([14, 25, 36], 1));
     assert!(op.check(&dt).is_ok());
+}
+
+#[test]
+fn a_users_function_is_replaced() {
+    let mut ops = OpTable::new();
+    let h = ops.create_user(Box::new(|_, _, _, _| unreachable!()), false).unwrap();
+    let calls = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&calls);
+    ops.replace_user(h, Box::new(move |_, _, n, _| seen.set(seen.get() + n))).unwrap();
+    assert!(!ops.is_commutative(h).unwrap());
+    let (left, mut right) = ([1], [4]);
+    let (op, dt) = (ops.get(h).unwrap(), TypeTable::new().get(p::INT).unwrap());
+    let (l, r) = (left.as_ptr().cast(), right.as_mut_ptr().cast());
+    // SAFETY: both arrays have one element.
+    unsafe { reduce_local(&op, &dt, p::INT, l, r, 1).unwrap() };
+    assert_eq!(calls.get(), 1);
+    let none = Box::new(|_, _, _, _| ());
+    assert_eq!(ops.replace_user(SUM, none), Err(class::OP));
 }
 
 #[test]

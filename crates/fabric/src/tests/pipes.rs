@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 
-use super::{HERE, PATIENCE, leashes, pair, provider};
+use super::{HERE, TIMEOUT, leashes, pair, provider};
 use crate::slots::{SENDS, SLOT_BYTES};
 use crate::{Error, Listener, Piece, Pipe, TOKEN_BYTES, connect};
 
@@ -120,10 +120,10 @@ fn what_was_sent_before_the_end_is_read() {
     let Some(provider) = provider() else { return };
     let (a, b) = pair(&provider);
     let data = bytes(3 * SLOT_BYTES);
-    a.timed(PATIENCE).write_all(&data).unwrap();
+    a.timed(TIMEOUT).write_all(&data).unwrap();
     let mut all = vec![0; data.len()];
-    b.timed(PATIENCE).read_exact(&mut all[..10]).unwrap();
-    b.timed(PATIENCE).read_exact(&mut all[10..]).unwrap();
+    b.timed(TIMEOUT).read_exact(&mut all[..10]).unwrap();
+    b.timed(TIMEOUT).read_exact(&mut all[10..]).unwrap();
     assert!(all == data);
     drop(a);
     assert_eq!(b.read_to(&mut all, 1, &|| {}).unwrap(), 0);
@@ -139,8 +139,8 @@ fn a_time_without_bytes_is_told_and_loses_none() {
     let mut buffer = [0; 4];
     let late = b.timed(std::time::Duration::from_millis(1)).read(&mut buffer).unwrap_err();
     assert_eq!(late.kind(), ErrorKind::TimedOut);
-    a.timed(PATIENCE).write_all(b"word").unwrap();
-    b.timed(PATIENCE).read_exact(&mut buffer).unwrap();
+    a.timed(TIMEOUT).write_all(b"word").unwrap();
+    b.timed(TIMEOUT).read_exact(&mut buffer).unwrap();
     assert_eq!(&buffer, b"word");
 }
 
@@ -152,20 +152,20 @@ fn who_does_not_know_the_token_is_refused_and_the_other_is_taken() {
     let listener = Listener::new(&provider, HERE, token).unwrap();
     let address = listener.address().to_vec();
     thread::scope(|scope| {
-        let called = scope.spawn(move || listener.accept(here, PATIENCE).unwrap());
+        let called = scope.spawn(move || listener.accept(here, TIMEOUT).unwrap());
         let (stranger, _kept) = leashes();
-        let refused = connect(&provider, HERE, (&address, &[8; 16]), stranger, PATIENCE);
+        let refused = connect(&provider, HERE, (&address, &[8; 16]), stranger, TIMEOUT);
         assert!(matches!(refused, Err(Error::Call { .. })), "{:?}", refused.err());
-        let calls = connect(&provider, HERE, (&address, &token), there, PATIENCE).unwrap();
+        let calls = connect(&provider, HERE, (&address, &token), there, TIMEOUT).unwrap();
         let called = called.join().unwrap();
-        calls.timed(PATIENCE).write_all(b"here").unwrap();
+        calls.timed(TIMEOUT).write_all(b"here").unwrap();
         let mut buffer = [0; 4];
-        called.timed(PATIENCE).read_exact(&mut buffer).unwrap();
+        called.timed(TIMEOUT).read_exact(&mut buffer).unwrap();
         assert_eq!(&buffer, b"here");
     });
     // It does not listen any more.
     let (late, _kept) = leashes();
-    assert!(connect(&provider, HERE, (&address, &token), late, PATIENCE).is_err());
+    assert!(connect(&provider, HERE, (&address, &token), late, TIMEOUT).is_err());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn who_waits_for_the_other_end_waits_no_longer_than_the_leash_or_the_time() {
     let listener = Listener::new(&provider, HERE, [7; TOKEN_BYTES]).unwrap();
     let (there, here) = leashes();
     drop(there);
-    assert!(matches!(listener.accept(here, PATIENCE), Err(Error::Ended)));
+    assert!(matches!(listener.accept(here, TIMEOUT), Err(Error::Ended)));
     let listener = Listener::new(&provider, HERE, [7; TOKEN_BYTES]).unwrap();
     let (_there, here) = leashes();
     let moment = std::time::Duration::from_millis(5);

@@ -4,11 +4,12 @@
 //! Each test process uses its own folder, and every process it starts dies with the thread that
 //! started it.
 
+#![allow(unsafe_code)]
 #![allow(dead_code)]
 
 use eyrie_image::{
     CaptureError, FreezeError, Frozen, Image, ImageReport, MadeSockets, RestoreError,
-    RestoreOptions, RestoreSpec, restore,
+    RestoreOptions, RestoreSpec, restore, while_starting,
 };
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +17,9 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Longest that anything here may take before it counts as hung.
@@ -86,14 +89,10 @@ pub fn compile_with(
 ) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let program = folder.join(program);
-    let status = Command::new(compiler)
-        .args(["-O2", "-g", "-o"])
-        .arg(&program)
-        .arg(&source)
-        .args(flags)
-        .args(["-lm", "-lpthread"])
-        .status()
-        .unwrap();
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-g", "-o"]).arg(&program).arg(&source).args(flags);
+    command.args(["-lm", "-lpthread"]);
+    let status = while_starting(|| command.spawn()).unwrap().wait().unwrap();
     assert!(status.success(), "cannot compile {name}");
     program
 }
@@ -155,7 +154,7 @@ impl Process {
                 Ok(())
             });
         }
-        let child = command.spawn().unwrap();
+        let child = while_starting(|| command.spawn()).unwrap();
         (Process { pid: child.id() as libc::pid_t, reaped: false }, child)
     }
 
@@ -270,6 +269,43 @@ fn halt(pid: libc::pid_t) {
 pub fn adopt_orphans() {
     // SAFETY: numbers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+}
+
+/// Has threads start processes, which take long to execute their programs, until it is dropped.
+pub struct Starts(Arc<AtomicBool>, Vec<JoinHandle<()>>);
+
+impl Drop for Starts {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// The same.
+pub fn starts_all_the_time() -> Starts {
+    const SLOW: Duration = Duration::from_millis(40);
+    let over = Arc::new(AtomicBool::new(false));
+    let start = |over: Arc<AtomicBool>| {
+        while !over.load(Ordering::Relaxed) {
+            let mut command = Command::new("true");
+            // SAFETY: a system call only.
+            unsafe {
+                command.pre_exec(|| {
+                    let rest =
+                        libc::timespec { tv_sec: 0, tv_nsec: i64::from(SLOW.subsec_nanos()) };
+                    libc::nanosleep(&rest, std::ptr::null_mut());
+                    Ok(())
+                })
+            };
+            while_starting(|| command.spawn()).unwrap().wait().unwrap();
+        }
+    };
+    let threads = (0..4).map(|_| {
+        let over = Arc::clone(&over);
+        std::thread::spawn(move || start(over))
+    });
+    let threads = threads.collect();
+    Starts(over, threads)
 }
 
 /// Children of a process, whichever of its threads made them.

@@ -1,5 +1,5 @@
 //! The pause of what goes to a rank that this node routes for, around a checkpoint of it
-//! (`protocol::pause`).
+//! (`protocol::router_pause`).
 //!
 //! Kept true: a mark goes on the connection behind every piece that was sent to its rank, and no
 //! piece behind the mark, until the rank is let go.
@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use eyrie_protocol::link::wire::{Backward, Forward};
-use eyrie_protocol::pause::Standing;
+use eyrie_protocol::router_pause::RouterPauses;
 
 use super::{Outbound, Then};
 
 /// What this node has been told to stop.
 #[derive(Default)]
 pub(super) struct Pausing {
-    standing: Standing,
+    standing: RouterPauses,
     /// For each rank: since when, and what is to be done when its mark is answered.
     begun: BTreeMap<u32, (Instant, Option<Then>)>,
     /// What is to be done now.

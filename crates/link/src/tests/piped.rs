@@ -7,14 +7,14 @@ use std::thread;
 
 use eyrie_control::auth::{self, Hello, Key, Role};
 use eyrie_fabric::Provider;
-use eyrie_ledger::early::Wish;
+use eyrie_ledger::datagram::Wish;
 use eyrie_ledger::segment::FT_LOGGED;
 use eyrie_tls::Secret;
 
 use super::jobs::{NEVER, cut_again_and_again, geometry, join, receive, send};
 use crate::links::Refused;
 use crate::testing::{Cluster, JOB};
-use crate::way::Way;
+use crate::transport::LinkTransport;
 
 fn provider() -> Option<Provider> {
     match Provider::find(Some("tcp"), IpAddr::V4(Ipv4Addr::LOCALHOST)) {
@@ -28,8 +28,8 @@ fn provider() -> Option<Provider> {
     }
 }
 
-fn cluster(way: Way) -> Cluster {
-    Cluster::over(2, geometry(2, 1024), FT_LOGGED, 1, (way, Wish::Never))
+fn cluster(transport: LinkTransport) -> Cluster {
+    Cluster::over(2, geometry(2, 1024), FT_LOGGED, 1, (transport, Wish::Never))
 }
 
 /// Each rank sends the other so many messages, all of which arrive.
@@ -51,7 +51,7 @@ fn exchange(cluster: &Cluster, count: u32) {
 #[test]
 fn nothing_is_lost_or_doubled_when_connections_are_cut_again_and_again() {
     let Some(provider) = provider() else { return };
-    let cluster = cluster(Way::Fabric(provider));
+    let cluster = cluster(LinkTransport::Fabric(provider));
     cut_again_and_again(&cluster);
     let status = cluster.node(0).links.status();
     let (name, count) = cluster.node(0).links.way();
@@ -63,7 +63,7 @@ fn nothing_is_lost_or_doubled_when_connections_are_cut_again_and_again() {
 #[test]
 fn a_node_that_dies_and_comes_again_is_found_again() {
     let Some(provider) = provider() else { return };
-    let mut cluster = cluster(Way::Fabric(provider));
+    let mut cluster = cluster(LinkTransport::Fabric(provider));
     exchange(&cluster, 30);
     cluster.kill(1);
     cluster.revive(1);
@@ -76,10 +76,10 @@ fn a_node_that_dies_and_comes_again_is_found_again() {
 #[test]
 fn who_may_do_without_does_where_the_other_end_has_none() {
     let Some(provider) = provider() else { return };
-    let mut cluster = cluster(Way::Either(Some(provider.clone())));
+    let mut cluster = cluster(LinkTransport::Either(Some(provider.clone())));
     exchange(&cluster, 30);
     assert!(cluster.node(0).links.status()[0].piped);
-    cluster.way = Way::Either(None);
+    cluster.transport = LinkTransport::Either(None);
     cluster.kill(1);
     cluster.revive(1);
     let mut end = join(cluster.attach(1, &[0, 0]), 1);
@@ -91,7 +91,7 @@ fn who_may_do_without_does_where_the_other_end_has_none() {
 #[test]
 fn who_breaks_off_or_says_nonsense_harms_nothing() {
     let Some(provider) = provider() else { return };
-    let cluster = cluster(Way::Fabric(provider));
+    let cluster = cluster(LinkTransport::Fabric(provider));
     exchange(&cluster, 10);
     let (from, to) = (cluster.node(0).member, cluster.node(1).member);
     for words in [&[][..], &[3, b't'], b"\x05verbs", b"\x03tcp"] {
@@ -112,9 +112,9 @@ fn who_breaks_off_or_says_nonsense_harms_nothing() {
 fn what_is_to_be_encrypted_does_not_go_there() {
     let Some(provider) = provider() else { return };
     let secret = Secret::new(Key::new().unwrap(), true).unwrap();
-    let way = Way::Fabric(provider);
+    let transport = LinkTransport::Fabric(provider);
     let made = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        Cluster::with(2, geometry(2, 1024), FT_LOGGED, 1, (secret, way, Wish::Never));
+        Cluster::with(2, geometry(2, 1024), FT_LOGGED, 1, (secret, transport, Wish::Never));
     }));
     assert!(made.is_err());
 }

@@ -16,7 +16,7 @@ use crate::testing::Cluster;
 /// Messages each way.
 const COUNT: u32 = 60;
 
-/// Two ranks on nodes 0 and 1; nodes 2 and 3 are for routers. Nothing is sent early.
+/// Two ranks on nodes 0 and 1; nodes 2 and 3 are for routers. Nothing is sent as a datagram.
 fn cluster() -> Cluster {
     let secret = Secret::new(Key::new().unwrap(), true).unwrap();
     Cluster::of(4, geometry(2, 1024), FT_LOGGED, 1, secret)

@@ -7,6 +7,7 @@ use std::thread;
 
 use eyrie_ledger::segment::{FT_LOGGED, Segment};
 use eyrie_ledger::unit;
+use eyrie_ledger::units::Units;
 
 use super::jobs::{NEVER, geometry, join, receive, send};
 use crate::testing::Cluster;
@@ -34,7 +35,7 @@ fn receive_all(segment: &'static Segment) {
 fn a_unit_goes_back_while_one_of_its_nodes_has_not_heard_of_it() {
     let cluster = Cluster::new(2, geometry(2, POOL_CHUNKS), FT_LOGGED, 1);
     let segments = [0, 1].map(|rank| cluster.attach(rank, &[0, 0]));
-    segments.iter().for_each(|segment| unit::bind(segment, &[0, 0]));
+    segments.iter().for_each(|segment| unit::bind(segment, &Units::on_nodes(vec![0, 0])));
     let sent = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| send_all(segments[0], &sent));

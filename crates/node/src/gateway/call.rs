@@ -1,7 +1,7 @@
 //! Calling other gateways: of two the one of the cluster with the lower number does, with as many
 //! connections as there are to be, again whenever one ends.
 //!
-//! Kept true: whoever is not listed any more is not called.
+//! Kept true: whoever is not listed any more is not called, and nobody waits for its answer.
 
 use super::greet::GREETING;
 use super::relay::Note;
@@ -9,10 +9,9 @@ use super::{Own, count};
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::gateway::Gate;
 use eyrie_gateway::Side;
-use eyrie_tls::{Stream, prepare};
+use eyrie_tls::{Call, Stream};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,6 +48,7 @@ impl Callers {
                 std::thread::Builder::new().name("eyrie-call".into()).spawn(work)?;
             }
         }
+        own.calls.keep(|to| gates.iter().any(|g| (g.cluster, g.number) == to));
         // Whoever made a connection that is dropped now finds the board as it is to be.
         own.notes.send(Note::Gates(gates.to_vec()));
         Ok(())
@@ -57,8 +57,7 @@ impl Callers {
     /// Who is called in a cluster.
     #[cfg(test)]
     pub fn called(&self, cluster: u32) -> Option<Gate> {
-        let board = self.0.get(&cluster)?;
-        *board.gate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.get(&cluster)?.now()
     }
 }
 
@@ -66,6 +65,10 @@ impl Board {
     fn tell(&self, gate: Option<Gate>) {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = gate;
         self.changed.notify_all();
+    }
+
+    fn now(&self) -> Option<Gate> {
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where it is. Waits for some time, if that does not change meanwhile.
@@ -90,9 +93,18 @@ fn keep_up(board: &Board, own: &Own) {
         if before != known {
             (pause, told) = (BACKOFF[0], false);
         }
-        match call(&gate, own) {
+        let peer = (gate.cluster, gate.number);
+        let noted = own.calls.call(own.cluster, peer);
+        // What is heard of from now on ends it.
+        if board.now() != known {
+            continue;
+        }
+        let called = call(&gate, &noted, own);
+        // The relay drops what is outdated.
+        drop(noted);
+        match called {
             Ok((stream, ended)) => {
-                let (peer, side, hold) = ((gate.cluster, gate.number), Side::Caller, Some(ended.0));
+                let (side, hold) = (Side::Caller, Some(ended.0));
                 let stream = Box::new(stream);
                 own.notes.send(Note::Tunnel { peer, stream, side, hold });
                 // Until the relay drops the other end.
@@ -117,9 +129,8 @@ fn keep_up(board: &Board, own: &Own) {
 /// What is held as long as a connection stands.
 type Hold = (Sender<()>, Receiver<()>);
 
-fn call(gate: &Gate, own: &Own) -> Result<(Stream, Hold), AuthError> {
-    let socket = TcpStream::connect_timeout(&gate.at, GREETING)?;
-    prepare(&socket, GREETING)?;
+fn call(gate: &Gate, noted: &Call, own: &Own) -> Result<(Stream, Hold), AuthError> {
+    let socket = noted.reach(gate.at, GREETING)?;
     let (ends, to) = ((own.cluster, own.number), (gate.cluster, gate.number));
     let hello = Hello::new(Role::TunnelCaller, &own.job, ends, to)?;
     let (stream, other) = own.secret.call(socket, &hello, Role::TunnelServer)?;

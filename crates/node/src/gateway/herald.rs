@@ -4,8 +4,8 @@
 //! Kept true: each node that the controller names is told until it answers, or is not named any
 //! more; nobody waits for one that does not.
 
-use crate::store;
-use eyrie_control::gateway::Door;
+use eyrie_control::gateway::StoreAddress;
+use eyrie_exchange::store_client;
 use eyrie_tls::Secret;
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Those that are to be told.
 pub(super) struct Heralds {
-    named: Arc<Mutex<BTreeSet<Door>>>,
+    named: Arc<Mutex<BTreeSet<StoreAddress>>>,
     /// This start of the gateway, and where nodes reach it.
     own: (u64, SocketAddr),
     job: String,
@@ -33,8 +33,8 @@ impl Heralds {
     }
 
     /// These are the nodes now.
-    pub fn know(&mut self, nodes: Vec<Door>) -> io::Result<()> {
-        let nodes: BTreeSet<Door> = nodes.into_iter().collect();
+    pub fn know(&mut self, nodes: Vec<StoreAddress>) -> io::Result<()> {
+        let nodes: BTreeSet<StoreAddress> = nodes.into_iter().collect();
         let before = {
             let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *named, nodes.clone())
@@ -45,7 +45,7 @@ impl Heralds {
             let work = move || {
                 let named = || named.lock().unwrap_or_else(PoisonError::into_inner);
                 while named().contains(&node) {
-                    match store::tell_gateway((&job, &secret), &node, own, PATIENCE) {
+                    match store_client::tell_gateway((&job, &secret), &node, own, PATIENCE) {
                         Ok(()) => return,
                         Err(error) => tracing::debug!(%error, node = node.node, "not told"),
                     }

@@ -20,14 +20,14 @@ mod tests;
 mod tunnel;
 mod watch;
 
-use crate::told::{Told, ToldError};
-use crate::way::source_address;
+use eyrie_connection::source_address::source_address;
+use eyrie_connection::stdin_protocol::{StdinError, StdinReader};
 use eyrie_control::auth::Key;
 use eyrie_control::gateway::{
     Begin, Carried, FromGateway, MARK, Missed, Ports, Silence, ToGateway,
 };
-use eyrie_protocol::patience::TICK_MS;
-use eyrie_tls::Secret;
+use eyrie_protocol::timing::Intervals;
+use eyrie_tls::{Routes, Secret};
 use relay::{Note, Notes, Relay};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -35,13 +35,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it is looked at nodes' machines, and whether the relay gets on.
-const LOOK: Duration = Duration::from_millis(TICK_MS);
-/// Every so many times it says that it is there, or what was carried, if that has changed.
+/// With every so many heartbeats it says that it is there, or what was carried, if that has
+/// changed.
 const TELLING: u32 = 2;
-/// After so many times without a word of the controller, which beats each second, it is cut off:
-/// another gateway has long been started elsewhere.
-const CUT_OFF: u32 = 300;
+/// Without a word of the controller, which beats each second, for so many times the longest silence
+/// that is borne it is cut off: another gateway has long been started elsewhere.
+const CUT_OFF_TIMES: u64 = 3;
 /// Longest wait for a port that is to be used: the gateway before this one may just be ending.
 const PORT_WAIT: Duration = Duration::from_secs(5);
 const PORT_PAUSE: Duration = Duration::from_millis(50);
@@ -61,7 +60,7 @@ pub enum GatewayError {
     )]
     Taken(Ports),
     #[error(transparent)]
-    Told(#[from] ToldError),
+    Stdin(#[from] StdinError),
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> GatewayError {
@@ -76,6 +75,9 @@ struct Own {
     clusters: u32,
     connections: u32,
     rate: Option<u64>,
+    /// Of other gateways, while hands are shaken.
+    calls: Routes,
+    intervals: Intervals,
     /// What is said to other gateways is encrypted with this; to nodes nothing is that would be.
     secret: Secret,
     counts: Counts,
@@ -90,6 +92,11 @@ struct Own {
 }
 
 impl Own {
+    /// After so long the kernel ends a connection whose other end has gone silent.
+    fn link_silence(&self) -> Duration {
+        Duration::from_millis(self.intervals.limits.link_silence_ms)
+    }
+
     fn silent(&self) -> std::sync::MutexGuard<'_, Silence> {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +140,7 @@ fn count(counter: &AtomicU64) {
 pub fn run() -> Result<(), GatewayError> {
     // SAFETY: sets a disposition before any other thread exists.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let mut told = Told::begin()?;
+    let mut told = StdinReader::begin()?;
     let begin: Begin = told.need()?;
     let door_secret = Secret::new(Key(begin.key), begin.tls).map_err(os("TLS"))?;
     let (own, inside, outside) = match open(begin) {
@@ -141,7 +148,7 @@ pub fn run() -> Result<(), GatewayError> {
         Err(error) => {
             tell(&FromGateway::Failed(error.to_string()));
             // The controller ends it when it has read that.
-            while told.next::<ToGateway>()?.is_some() {}
+            while told.next_message::<ToGateway>()?.is_some() {}
             return Err(error);
         }
     };
@@ -149,7 +156,7 @@ pub fn run() -> Result<(), GatewayError> {
     report(&own).map_err(os("thread"))?;
     let mut callers = call::Callers::default();
     let mut heralds = herald::Heralds::new((own.number, inside), &own.job, door_secret);
-    while let Some(order) = told.next()? {
+    while let Some(order) = told.next_message()? {
         count(&own.heard);
         match order {
             ToGateway::Gates(gates) => callers.know(&gates, &own).map_err(os("thread"))?,
@@ -170,7 +177,7 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
     let (nodes, inside) = listen_inside(inside, begin.inside)?;
     let (gates, outside) = listen(outside, begin.ports, PORT_WAIT)?;
     let secret = Secret::new(Key(begin.key), !begin.plain).map_err(os("TLS"))?;
-    let (relay, notes) = Relay::new().map_err(os("event loop"))?;
+    let (relay, notes) = Relay::new(begin.intervals.detector).map_err(os("event loop"))?;
     let own = Arc::new(Own {
         job: begin.job,
         cluster: begin.cluster,
@@ -178,6 +185,8 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
         clusters: begin.clusters,
         connections: begin.connections.max(1),
         rate: begin.rate,
+        calls: Routes::default(),
+        intervals: begin.intervals,
         secret,
         counts: Counts::default(),
         notes,
@@ -274,13 +283,17 @@ fn tell(message: &FromGateway) {
 /// Says that it is there, and what was carried, in a thread: standard output may be slow.
 fn report(own: &Arc<Own>) -> io::Result<()> {
     let own = Arc::clone(own);
+    // How often it is looked at nodes' machines, and whether the relay gets on.
+    let detector = own.intervals.detector;
+    let look = Duration::from_millis(detector.heartbeat_ms);
+    let cut_off = Duration::from_millis(CUT_OFF_TIMES * detector.silence_most_ms);
     let work = move || {
         let (mut told, mut silent) = (Carried::default(), Silence::default());
-        let (mut turns, mut heard, mut quiet) = (0, 0, 0);
+        let (mut turns, mut heard, mut quiet) = (0, 0, Duration::ZERO);
         loop {
             for _ in 0..TELLING {
                 own.notes.send(Note::Turn);
-                std::thread::sleep(LOOK);
+                std::thread::sleep(look);
             }
             let (now, turned) = (own.counts.now(), own.turns.load(Ordering::Relaxed));
             if std::mem::replace(&mut turns, turned) != turned {
@@ -298,8 +311,9 @@ fn report(own: &Arc<Own>) -> io::Result<()> {
             }
             let words = own.heard.load(Ordering::Relaxed);
             let same = std::mem::replace(&mut heard, words) == words;
-            quiet = if same { quiet + 1 } else { 0 };
-            if quiet > CUT_OFF {
+            // Not by the clock: while this machine stands still nothing comes either.
+            quiet = if same { quiet + TELLING * look } else { Duration::ZERO };
+            if quiet > cut_off {
                 tracing::error!("nothing is heard of the controller: this gateway is cut off");
                 std::process::exit(1);
             }

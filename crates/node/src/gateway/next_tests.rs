@@ -85,8 +85,8 @@ fn of_connections_with_as_many_streams_the_newest_is_used() {
     let routes = Routes::default();
     routes.set(vec![0, 1], Some(inside));
     let wanted = std::thread::spawn(move || {
-        let ends = ((1, 1), (0, 1));
-        routes.connect(&Secret::plain(key), JOB, ends, at, PATIENCE).is_ok()
+        let call = routes.call(1, (0, 1));
+        call.connect((&Secret::plain(key), JOB), (1, 1), at, PATIENCE).is_ok()
     });
     assert!(all[1].read(&mut [0; 64]).unwrap() > 0);
     drop(all);

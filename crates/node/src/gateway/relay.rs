@@ -9,9 +9,10 @@ use super::leg::{Leg, Turn};
 use super::tunnel::{End, Tunnel};
 use super::watch::{Signs, Watch, Whose, note};
 use super::{Own, count};
-use crate::sign;
+use eyrie_connection::tcp_info;
 use eyrie_control::gateway::{Gate, HOME, Silence};
 use eyrie_gateway::{Event, Reason, Refusal, Side};
+use eyrie_protocol::timing::Detector;
 use eyrie_tls::Stream;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -81,7 +82,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    pub fn new() -> io::Result<(Relay, Notes)> {
+    pub fn new(detector: Detector) -> io::Result<(Relay, Notes)> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
@@ -99,7 +100,7 @@ impl Relay {
             buffer: vec![0; BUFFER_BYTES],
             silence: Silence::default(),
             gates: Latest::default(),
-            watch: Watch::new(),
+            watch: Watch::new(detector),
         };
         Ok((relay, notes_to))
     }
@@ -174,7 +175,7 @@ impl Relay {
         match note {
             Note::Tunnel { peer, stream, side, hold } => {
                 let rate = own.rate.map(|rate| (rate / u64::from(own.connections)).max(1));
-                let made = Tunnel::new(peer, *stream, side, rate, hold)
+                let made = Tunnel::new(peer, *stream, side, (rate, own.link_silence()), hold)
                     .and_then(|tunnel| Ok((self.watch(tunnel.socket())?, tunnel)));
                 match made {
                     Ok((number, tunnel)) => self.add_tunnel(number, tunnel, own),
@@ -227,11 +228,11 @@ impl Relay {
         let mut signs = Signs::new();
         for leg in self.legs.values() {
             if let Some(node) = leg.watched {
-                note(&mut signs, Whose::Node(node), sign::of(&leg.socket));
+                note(&mut signs, Whose::Node(node), tcp_info::of(&leg.socket));
             }
         }
         for tunnel in self.tunnels.values().filter(|tunnel| tunnel.cluster == HOME) {
-            note(&mut signs, Whose::Home, sign::of(tunnel.socket()));
+            note(&mut signs, Whose::Home, tcp_info::of(tunnel.socket()));
         }
         signs
     }
@@ -295,7 +296,8 @@ impl Relay {
 
     fn add_leg(&mut self, leg: Leg, own: &Own) {
         let (tunnel, stream) = (leg.tunnel, leg.stream);
-        let ready = eyrie_link::set_silence(&leg.socket).and_then(|()| self.watch(&leg.socket));
+        let ready = eyrie_link::set_silence(&leg.socket, own.link_silence())
+            .and_then(|()| self.watch(&leg.socket));
         let Some(t) = self.tunnels.get_mut(&tunnel) else { return };
         match ready {
             Ok(number) => {

@@ -1,9 +1,10 @@
 //! Gateways of two clusters in one process, and nodes that are sockets.
 
 use super::*;
-use crate::store::{self, Doors, Identity, Members};
-use eyrie_control::auth::{Hello, Role};
-use eyrie_control::gateway::{Door, Gate, Ports};
+use eyrie_control::auth::{AuthError, Hello, Role};
+use eyrie_control::gateway::{Gate, Ports, StoreAddress};
+use eyrie_exchange::image_store::{self, StoreServices};
+use eyrie_exchange::store_protocol::{Identity, Members};
 use eyrie_tls::{CONTROLLER, Routes};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -38,6 +39,7 @@ pub(super) fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin 
         connections: 2,
         rate: None,
         silence: Silence::default(),
+        intervals: Intervals::default(),
     }
 }
 
@@ -60,14 +62,18 @@ impl Pair {
     pub fn reach(&self, at: SocketAddr) -> TcpStream {
         let (secret, end) = (Secret::plain(self.key.clone()), Instant::now() + PATIENCE);
         loop {
-            let ends = ((0, 1), (1, 1));
-            match self.routes.connect(&secret, JOB, ends, at, PATIENCE) {
+            match connect(&self.routes, &secret, at) {
                 Ok(socket) => return socket,
                 Err(error) => assert!(Instant::now() < end, "{error}"),
             }
             std::thread::yield_now();
         }
     }
+}
+
+/// A connection of node 0 to an address of node 1.
+fn connect(routes: &Routes, secret: &Secret, at: SocketAddr) -> Result<TcpStream, AuthError> {
+    routes.call(0, (1, 1)).connect((secret, JOB), (0, 1), at, PATIENCE)
 }
 
 pub(super) fn until(what: &str, condition: impl Fn() -> bool) {
@@ -159,12 +165,10 @@ fn nodes_that_are_not_there_are_told_of() {
     // At an address of its own: another test may get the number of a port that is free again.
     let gone = TcpListener::bind("127.86.1.2:0").unwrap().local_addr().unwrap();
     let secret = Secret::plain(pair.key.clone());
-    let connect = |routes: &Routes, at| {
-        routes.connect(&secret, JOB, ((0, 1), (1, 1)), at, PATIENCE).unwrap_err().to_string()
-    };
-    assert!(connect(&pair.routes, gone).contains("does not answer its gateway"));
+    let why = || connect(&pair.routes, &secret, gone).unwrap_err().to_string();
+    assert!(why().contains("does not answer its gateway"));
     pair.routes.set(vec![0, 1], None);
-    assert!(connect(&pair.routes, gone).contains("no way"));
+    assert!(why().contains("no way"));
 }
 
 #[test]
@@ -258,7 +262,7 @@ fn what_is_blocked_is_silent_and_goes_on() {
     socket.write_all(b"later").unwrap();
     let secret = Secret::plain(pair.key.clone());
     for _ in 0..20 {
-        let refused = pair.routes.connect(&secret, JOB, ((0, 1), (1, 1)), at, PATIENCE);
+        let refused = connect(&pair.routes, &secret, at);
         assert!(refused.unwrap_err().to_string().contains("takes nothing"));
     }
     assert_eq!(carried(), before);
@@ -274,27 +278,41 @@ fn nodes_are_told_where_their_gateway_is_and_reach_the_controller_there() {
     for encrypted in [false, true] {
         let secret = Secret::new(Key::new().unwrap(), encrypted).unwrap();
         let (folder, routes) = (tempfile::tempdir().unwrap(), Routes::default());
-        let (tell, told) = std::sync::mpsc::channel();
-        routes.heed_doors(move || {
-            let _ = tell.send(());
-        });
+        routes.set(vec![0, 1], None);
+        routes.set_home(0);
         let (job, secret_of) = (JOB.into(), secret.clone());
-        let own = Identity { job, node: 1, epoch: 1, secret: secret_of, routes: routes.clone() };
+        let own = Identity {
+            job,
+            node: 1,
+            epoch: 1,
+            secret: secret_of,
+            routes: routes.clone(),
+            silence: PATIENCE,
+        };
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = door.local_addr().unwrap();
         let (images, members) = (folder.path().to_path_buf(), Members::default());
-        store::serve(door, own, images, members, Arc::default(), Doors::default()).unwrap();
+        image_store::serve(door, own, images, members, Arc::default(), StoreServices::default())
+            .unwrap();
         let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = gateway.local_addr().unwrap();
         let mut heralds = herald::Heralds::new((3, place), JOB, secret.clone());
-        heralds.know(vec![Door { node: 1, epoch: 1, at }]).unwrap();
-        told.recv_timeout(PATIENCE).unwrap();
-        routes.set(vec![0, 1], None);
-        routes.set_home(0);
-        let ends = ((1, 1), (CONTROLLER, 0));
-        let call = move || routes.connect(&secret, JOB, ends, at, PATIENCE).is_ok();
-        let called = std::thread::spawn(call);
-        drop(gateway.accept().unwrap());
+        heralds.know(vec![StoreAddress { node: 1, epoch: 1, at }]).unwrap();
+        let call = move || {
+            let call = routes.call(1, (CONTROLLER, 0));
+            call.connect((&secret, JOB), (1, 1), at, PATIENCE)
+        };
+        let called = std::thread::spawn(move || {
+            loop {
+                match call() {
+                    // It has not been told.
+                    Err(error) if error.to_string().contains("no way") => std::thread::yield_now(),
+                    called => return called.is_ok(),
+                }
+            }
+        });
+        gateway.set_nonblocking(true).unwrap();
+        until("a call", || gateway.accept().is_ok());
         assert!(!called.join().unwrap(), "nobody greeted");
     }
 }

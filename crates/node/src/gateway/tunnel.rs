@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 /// Bytes that are read, or gathered for writing, at once.
 const TURN_BYTES: usize = 128 << 10;
@@ -53,12 +54,12 @@ impl Tunnel {
         (cluster, number): (u32, u64),
         stream: Stream,
         side: Side,
-        rate: Option<u64>,
+        (rate, silence): (Option<u64>, Duration),
         hold: Option<Sender<()>>,
     ) -> io::Result<Tunnel> {
         let socket = stream.socket();
         socket.set_nonblocking(true)?;
-        eyrie_link::set_silence(socket)?;
+        eyrie_link::set_silence(socket, silence)?;
         set(&stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES)?;
         if let Some(rate) = rate {
             // A wish that an old kernel does not know by 64 bits is cut to what it knows.

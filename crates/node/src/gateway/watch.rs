@@ -5,9 +5,10 @@
 //! controller's cluster counts as one of them, and a node of this machine as none, as its sign says
 //! nothing of the network; time in which nobody looked hardly counts.
 
-use crate::clock::Moment;
 use eyrie_control::gateway::Missed;
+use eyrie_process::clock::Moment;
 use eyrie_protocol::machine::{Company, Machine, Seat, Sign};
+use eyrie_protocol::timing::Detector;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
@@ -39,15 +40,16 @@ pub(super) fn is_own(socket: &TcpStream) -> bool {
 
 /// All that are connected.
 pub(super) struct Watch {
+    detector: Detector,
     begun: Moment,
     company: Company,
     machines: BTreeMap<Whose, (Machine, Seat)>,
 }
 
 impl Watch {
-    pub fn new() -> Watch {
+    pub fn new(detector: Detector) -> Watch {
         let (company, machines) = (Company::default(), BTreeMap::new());
-        Watch { begun: Moment::now(), company, machines }
+        Watch { detector, begun: Moment::now(), company, machines }
     }
 
     /// A look at those that there are now. Returns who is missed.
@@ -56,7 +58,7 @@ impl Watch {
     }
 
     fn look_at(&mut self, signs: &Signs, now_ms: u64) -> Vec<Missed> {
-        let Watch { company, machines, .. } = self;
+        let Watch { detector, company, machines, .. } = self;
         machines.retain(|whose, (_, seat)| {
             let stays = signs.contains_key(whose);
             if !stays {
@@ -65,7 +67,7 @@ impl Watch {
             stays
         });
         for (whose, sign) in signs {
-            let new = || (Machine::new(now_ms), company.joins());
+            let new = || (Machine::new(*detector, now_ms), company.joins());
             let (machine, _) = machines.entry(*whose).or_insert_with(new);
             if machine.wants_look(now_ms) {
                 machine.look(*sign, now_ms);
@@ -90,7 +92,8 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyrie_protocol::patience::LEAST_MS;
+
+    const LEAST_MS: u64 = Detector::DEFAULT.silence_least_ms;
 
     const WELL: Option<Sign> = Some(Sign { due: true, age_ms: 20 });
     const NONE: Option<Sign> = Some(Sign { due: true, age_ms: u64::MAX });
@@ -121,7 +124,7 @@ mod tests {
             (WELL, vec![NONE, NONE], vec![]),
             (WELL, vec![WELL, None], vec![]),
         ] {
-            let mut watch = Watch::new();
+            let mut watch = Watch::new(Detector::DEFAULT);
             assert_eq!(
                 missed(&mut watch, &signs(WELL, &vec![WELL; nodes.len()]), 0, 2_000),
                 NOBODY
@@ -133,7 +136,7 @@ mod tests {
 
     #[test]
     fn who_is_not_connected_any_more_does_not_count() {
-        let mut watch = Watch::new();
+        let mut watch = Watch::new(Detector::DEFAULT);
         missed(&mut watch, &signs(NONE, &[NONE, WELL]), 0, 1_000);
         assert_eq!(missed(&mut watch, &signs(WELL, &[WELL]), 1_000, 1_000 + LEAST_MS), NOBODY);
         assert_eq!(watch.machines.len(), 2);

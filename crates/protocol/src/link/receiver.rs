@@ -28,7 +28,7 @@ struct In {
     front: u64,
     /// No more is wanted than is here, for want of room.
     starved: bool,
-    told: Told,
+    told: Acknowledged,
     /// Messages that want an acknowledgement and have none yet.
     pending: VecDeque<u64>,
     /// Those that have one, as long as the receiver may need them.
@@ -37,7 +37,7 @@ struct In {
 
 /// What the sender knows.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Acknowledged {
     have: u64,
     need: u64,
     credit: u64,
@@ -172,7 +172,7 @@ impl Receiver {
             return;
         }
         let (from, need, credit) = (inbound.have, inbound.need, inbound.credit(window));
-        inbound.told = Told { have: from, need, credit };
+        inbound.told = Acknowledged { have: from, need, credit };
         out.push(Backward::Resume { stream, serial, life, from, need, credit });
         for &position in &inbound.acked {
             out.push(Backward::Acked { stream, position });
@@ -234,7 +234,7 @@ impl Receiver {
             return;
         }
         let (need, credit) = (inbound.need, inbound.credit(window).max(inbound.told.credit));
-        inbound.told = Told { have: to, need, credit };
+        inbound.told = Acknowledged { have: to, need, credit };
         out.push(Backward::Skip { stream, serial, from: to, need, credit });
     }
 
@@ -296,7 +296,7 @@ impl Receiver {
         let (have, credit, told) = (inbound.have, inbound.credit(window), inbound.told);
         let far = |now: u64, then: u64| now.saturating_sub(then) >= window / 4;
         if far(credit, told.credit) || far(have, told.have) || far(need, told.need) {
-            inbound.told = Told { have, need, credit: credit.max(told.credit) };
+            inbound.told = Acknowledged { have, need, credit: credit.max(told.credit) };
             out.push(Backward::Progress { stream, have, need, credit: inbound.told.credit });
         }
     }

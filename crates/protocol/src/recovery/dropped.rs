@@ -5,9 +5,11 @@ use super::{Phase, Planner};
 impl Planner {
     pub(super) fn dropped(&mut self, rank: u32, generation: u32) {
         let r = &mut self.ranks[rank as usize];
-        r.kept.remove(&generation);
-        r.unborn.remove(&generation);
-        r.forget_guards(generation);
+        r.committed.remove(&generation);
+        r.pending.remove(&generation);
+        if !r.pinned.contains_key(&generation) {
+            r.forget_guards(generation);
+        }
         self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
     }
 
@@ -16,8 +18,8 @@ impl Planner {
         let r = &mut self.ranks[rank as usize];
         if r.phase == Phase::Done {
             r.phase = Phase::Released;
-            r.kept.clear();
-            r.unborn.clear();
+            r.committed.clear();
+            r.pending.clear();
             r.guards.clear();
             r.unsound.clear();
             self.copying.retain(|c, _| c.0 != rank);

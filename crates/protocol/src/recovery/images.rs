@@ -27,12 +27,10 @@ impl Planner {
             holders.remove(&bad);
             holders.is_empty() && generation > 0
         };
-        if rank.kept.get_mut(&generation).is_some_and(gone) {
+        if rank.committed.get_mut(&generation).is_some_and(gone) {
             self.lose_image(index, generation, todo);
-        } else if rank.unborn.get_mut(&generation).is_some_and(gone) {
-            let alone = if self.together { self.all() } else { vec![index] };
-            let of = self.units.of(index).map_or(alone, |unit| self.ranks_of(unit));
-            self.void(&of, generation, todo);
+        } else if rank.pending.get_mut(&generation).is_some_and(gone) {
+            self.void(&self.units.ranks_of(self.units.of(index)), generation, todo);
         }
         if self.ranks[index].pinned.get_mut(&generation).is_some_and(gone) {
             self.lose_snapshots(todo);
@@ -73,16 +71,16 @@ impl Planner {
             *from = None;
         }
         let pinned = r.pinned.get_mut(&generation).map(|holders| holders.extend(live.clone()));
-        if let Some(holders) = r.kept.get_mut(&generation) {
+        if let Some(holders) = r.committed.get_mut(&generation) {
             holders.extend(live);
-        } else if let Some(holders) = r.unborn.get_mut(&generation) {
+        } else if let Some(holders) = r.pending.get_mut(&generation) {
             // Also if a later one was given up since: this one was not.
             holders.extend(live);
         } else if r.incarnation == incarnation
             && r.given_up < generation
-            && r.kept.keys().next_back().is_none_or(|newest| *newest < generation)
+            && r.committed.keys().next_back().is_none_or(|newest| *newest < generation)
         {
-            r.unborn.entry(generation).or_default().extend(live);
+            r.pending.entry(generation).or_default().extend(live);
         } else if pinned.is_none() {
             return todo.push(Action::Discard { rank, generation });
         }

@@ -76,7 +76,7 @@ impl Planner {
 
     /// Whether a member stays and is no router.
     fn takes(&self, member: &Member) -> bool {
-        self.leaves(member).is_none() && !self.routers.contains(&member.node)
+        self.leaves(member).is_none() && !self.units.log_at().is_router(member.node)
     }
 
     /// Whether every gate has replicas that stay.
@@ -188,7 +188,7 @@ impl Planner {
             *wishes = wishes.iter().filter_map(now).collect();
         }
         self.leaves.exposed.clear();
-        if !self.together || self.takers().is_empty() {
+        if !self.units.are_one() || self.takers().is_empty() {
             self.forget_leaves();
         }
     }
@@ -213,7 +213,7 @@ impl Planner {
             return;
         }
         if self.rolling_back {
-            if !self.together {
+            if !self.units.are_one() {
                 self.forget_leaves();
             }
             return;
@@ -250,7 +250,7 @@ impl Planner {
         let waits = |party: u64| leaves().any(|l| l.party == party && l.stage == Stage::Stopping);
         let ready = |l: &(&Member, &Leave)| l.1.stage == Stage::Standing && !waits(l.1.party);
         let all: Vec<Member> = self.leaves.nodes.iter().filter(ready).map(|l| *l.0).collect();
-        if self.together && self.ranks.iter().any(|r| all.contains(&r.home)) {
+        if self.units.are_one() && self.ranks.iter().any(|r| all.contains(&r.home)) {
             return self.roll_back(String::from("ranks go on elsewhere"), todo);
         }
         for member in &all {
@@ -308,6 +308,7 @@ impl Planner {
             && self.is_guarded()
             && self.placed()
             && self.is_empty(member)
+            && !self.is_copied_to(member)
             && self.unguarded().is_empty()
             && !self.leaves_some_stranded()
             && self.detained_by(member).is_none()
@@ -318,11 +319,26 @@ impl Planner {
                 .all(|(g, holders)| *g == 0 || self.stays_safe(holders))
     }
 
+    /// Whether a copy to it is under way. That one was made is told by the node's number: told
+    /// late, it would count for the empty member that the node is then.
+    fn is_copied_to(&self, member: &Member) -> bool {
+        self.copying.keys().any(|(_, _, to)| to == member)
+    }
+
+    /// Whether those that leave wait for nothing but an image that only the vault has: ranks may
+    /// be stopped together, as if nobody left. If that is of a snapshot, the next one frees them.
+    pub fn only_detained(&self) -> bool {
+        let waits = |m: Member| {
+            let moved = self.leaves(&m) == Some(Stage::Moving) && self.is_empty(&m);
+            moved && self.detained_by(&m).is_some()
+        };
+        self.placed() && self.leaving().all(waits)
+    }
+
     /// Whether images are left that only nodes that leave have, and the vault needs.
     fn leaves_some_stranded(&self) -> bool {
-        let of = |r: &super::Rank| {
-            r.kept.iter().chain(&r.unborn).any(|(g, holders)| self.is_stranded(r, *g, holders))
-        };
+        let of =
+            |r: &super::Rank| r.everywhere().any(|(g, holders)| self.is_stranded(r, *g, holders));
         self.ranks.iter().any(of)
     }
 
@@ -370,7 +386,7 @@ impl Planner {
     pub(super) fn shelves(&self, number: u32, home: Member) -> (Vec<Member>, usize, usize) {
         let vaulted = self.vaults();
         let enough = if vaulted { 0 } else { self.enough() };
-        let ring = self.units.neighbours.after(home.node, &self.members);
+        let ring = self.neighbours.after(home.node, &self.members);
         let own = self.members.iter().copied().filter(|m| *m == home);
         if self.leaves.nodes.is_empty() {
             return (own.chain(ring).collect(), enough, enough);

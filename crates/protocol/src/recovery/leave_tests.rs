@@ -2,7 +2,9 @@
 
 use super::super::{Input, Planner};
 use super::*;
+use crate::recovery::testing::planner;
 use crate::replicas::Answer;
+use crate::units::Extent;
 
 fn member(node: u32) -> Member {
     Member { node, epoch: 7 }
@@ -14,7 +16,7 @@ fn leave(member: Member) -> Input {
 
 /// So many nodes with a rank each, all of which run and have an image; and spares.
 fn running(nodes: u32, spares: u32) -> Planner {
-    let mut p = Planner::new((0..nodes).collect());
+    let mut p = planner(Extent::Rank, (0..nodes).collect());
     for node in 0..nodes + spares {
         p.step(Input::Joined { member: member(node), spare: node >= nodes });
     }
@@ -202,4 +204,139 @@ fn all_members_at_once_do_not_leave() {
     let mut p = running(2, 0);
     let members = vec![member(0), member(1)];
     assert_eq!(p.step(Input::Leave { members, wishes: BTreeMap::new() }), []);
+}
+
+/// Node 1 leaves, and lacks one image of its rank elsewhere to be dismissed: with that it may go.
+fn about_to_go() -> (Planner, Member) {
+    let (mut p, gone) = (running(3, 1), member(1));
+    p.step(leave(gone));
+    image(&mut p, 1, 2);
+    for rank in 0..3 {
+        p.step(Input::Dropped { rank, generation: 0 });
+    }
+    p.step(Input::Stands { member: gone });
+    guard(&mut p);
+    answer(&mut p, gone);
+    p.step(Input::Starting { rank: 1, incarnation: 2 });
+    p.step(Input::Restored { rank: 1, incarnation: 2 });
+    assert!(!p.may_go(&gone), "images of its rank have one copy elsewhere");
+    // As if told of all copies at one time.
+    for ((rank, generation, to), _) in std::mem::take(&mut p.copying) {
+        let rank = &mut p.ranks[rank as usize];
+        rank.committed.get_mut(&generation).into_iter().for_each(|h| _ = h.insert(to));
+    }
+    (p, gone)
+}
+
+#[test]
+fn a_node_goes_when_nothing_is_in_its_way_and_each_thing_is() {
+    let (p, gone) = about_to_go();
+    assert!(p.may_go(&gone));
+    let other = member(2);
+    type Obstacle = (&'static str, fn(&mut Planner, Member, Member));
+    let obstacles: [Obstacle; 8] = [
+        ("it does not leave", |p, gone, _| _ = p.leaves.nodes.remove(&gone)),
+        ("its ranks have not been told to move", |p, gone, _| {
+            p.leaves.nodes.get_mut(&gone).unwrap().stage = Stage::Standing;
+        }),
+        ("a gate has no replica that stays", |p, _, other| _ = p.leaves.exposed.insert(other)),
+        ("a rank has no place", |p, _, _| p.ranks[0].phase = Phase::Fetching),
+        ("a rank is there", |p, gone, _| p.ranks[0].home = gone),
+        ("a rank that has ended is there, and what it sent is needed", |p, gone, _| {
+            (p.ranks[0].home, p.ranks[0].phase) = (gone, Phase::Done);
+        }),
+        ("a copy to it is under way", |p, gone, other| {
+            p.copying.insert((2, 1, gone), other);
+        }),
+        ("an image has one copy without it", |p, gone, other| {
+            p.ranks[2].committed.insert(1, BTreeSet::from([gone, other]));
+        }),
+    ];
+    for (what, put) in obstacles {
+        let mut p = p.clone();
+        put(&mut p, gone, other);
+        assert!(!p.may_go(&gone), "{what}");
+    }
+}
+
+#[test]
+fn a_node_goes_though_this_is_as_it_is() {
+    let (p, gone) = about_to_go();
+    type Matter = (&'static str, fn(&mut Planner, Member, Member));
+    let matters: [Matter; 4] = [
+        ("a copy from it is under way, and enough are there", |p, gone, other| {
+            p.copying.insert((2, 1, other), gone);
+        }),
+        ("nothing is needed of a rank that was there", |p, gone, _| {
+            (p.ranks[0].home, p.ranks[0].phase) = (gone, Phase::Released);
+        }),
+        ("it has images that others have, too", |p, gone, _| {
+            p.ranks[2].committed.get_mut(&1).unwrap().insert(gone);
+        }),
+        ("only the vault has an image, and can give it without this one", |p, _, _| {
+            p.ranks[2].committed.insert(1, BTreeSet::from([super::super::VAULT]));
+        }),
+    ];
+    for (what, put) in matters {
+        let mut p = p.clone();
+        put(&mut p, gone, member(2));
+        assert!(p.may_go(&gone), "{what}");
+    }
+}
+
+/// The same where images are in a vault of which three nodes are the fewest, and one may be gone.
+fn about_to_go_from_vault() -> (Planner, Member) {
+    use super::super::{Guard, Rule, VAULT};
+    let (mut p, gone) = about_to_go();
+    p.rule = Rule::Vault { least: 3 };
+    let keepers = p.keepers();
+    for rank in &mut p.ranks {
+        for (generation, holders) in &mut rank.committed {
+            holders.insert(VAULT);
+            let guard = Guard { members: keepers.clone(), tolerates: 1 };
+            rank.guards.insert(*generation, vec![guard]);
+        }
+    }
+    (p, gone)
+}
+
+#[test]
+fn a_node_does_not_go_that_the_vault_needs() {
+    use super::super::{Guard, VAULT};
+    let (p, gone) = about_to_go_from_vault();
+    assert!(p.vaults() && p.may_go(&gone));
+    type Obstacle = (&'static str, fn(&mut Planner, Member));
+    let only_vault: fn(&mut Planner, Member, usize) = |p, gone, tolerates| {
+        let members = vec![gone, member(0), member(2)];
+        p.ranks[2].committed.insert(1, BTreeSet::from([VAULT]));
+        p.ranks[2].guards.insert(1, vec![Guard { members, tolerates }]);
+    };
+    let obstacles: [Obstacle; 4] = [
+        ("an image is to be brought in anew, which guarded it", |p, gone| {
+            let members = vec![gone, member(0), member(2)];
+            p.ranks[2].guards.insert(1, vec![Guard { members, tolerates: 1 }]);
+        }),
+        ("more is damaged of what guards an image than can be mended", |p, _| {
+            p.ranks[2].unsound.insert(1);
+        }),
+        ("only those that leave have an image that is to be brought in", |p, gone| {
+            p.ranks[2].committed.insert(1, BTreeSet::from([gone, VAULT]));
+            p.ranks[2].guards.clear();
+        }),
+        ("an image is not in the vault", |p, _| {
+            p.ranks[2].committed.insert(1, BTreeSet::from([member(0), member(2)]));
+        }),
+    ];
+    for (what, put) in obstacles {
+        let mut p = p.clone();
+        put(&mut p, gone);
+        assert!(!p.may_go(&gone), "{what}");
+    }
+    // Nothing but the vault has it, which could give it without this node, or not.
+    for (tolerates, goes) in [(1, true), (0, false)] {
+        let mut p = p.clone();
+        only_vault(&mut p, gone, tolerates);
+        assert_eq!(p.may_go(&gone), goes, "{tolerates}");
+        assert_eq!(p.only_detained(), !goes);
+    }
 }

@@ -33,13 +33,12 @@ impl Planner {
         todo.push(Action::Members(self.members.clone()));
         let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
         self.ranks.clear();
-        self.set = saved.first().map_or(0, |s| s.generation);
-        self.units.begin();
+        self.forget_returns();
         for (rank, saved) in saved.into_iter().enumerate() {
             let incarnation =
                 before.get(rank).map_or(saved.incarnation, |b| saved.incarnation.max(*b));
             let Some(home) = self.mapped(rank) else { return vec![Action::Lost] };
-            self.units.begin_from(rank, saved.generation);
+            self.begin_from(rank, saved.generation);
             let holders = (saved.generation > 0).then_some(ARCHIVE).into_iter().collect();
             self.ranks.push(Rank {
                 incarnation,
@@ -48,8 +47,8 @@ impl Planner {
                 ran: ARCHIVE,
                 phase: Phase::Fetching,
                 words: Some(saved.words),
-                kept: BTreeMap::from([(saved.generation, holders)]),
-                unborn: BTreeMap::new(),
+                committed: BTreeMap::from([(saved.generation, holders)]),
+                pending: BTreeMap::new(),
                 pinned: BTreeMap::new(),
                 guards: BTreeMap::new(),
                 unsound: BTreeSet::new(),
@@ -75,8 +74,8 @@ impl Planner {
     pub fn rests(&self) -> bool {
         let waits = |r: &Rank| match r.phase {
             Phase::Up | Phase::Done | Phase::Released => true,
-            // Of a set nothing else is there.
-            Phase::Restoring { from, .. } if self.together => from.is_none(),
+            // Nothing but images is there.
+            Phase::Restoring { from, .. } if self.units.are_one() => from.is_none(),
             Phase::Restoring { at, .. } => at == r.home && r.words.is_none(),
             _ => false,
         };
@@ -85,13 +84,14 @@ impl Planner {
 
     /// Whether nothing hangs on the archive any more.
     pub fn outgrew_archive(&self) -> bool {
-        let whole = |r: &Rank| r.kept.iter().all(|(g, holders)| *g == 0 || self.is_safe(holders));
+        let whole =
+            |r: &Rank| r.committed.iter().all(|(g, holders)| *g == 0 || self.is_safe(holders));
         self.placed() && self.ranks.iter().all(whole)
     }
 
     /// The archive is given up.
     pub fn leave_archive(&mut self) {
-        for holders in self.ranks.iter_mut().flat_map(|r| r.kept.values_mut()) {
+        for holders in self.ranks.iter_mut().flat_map(|r| r.committed.values_mut()) {
             holders.remove(&ARCHIVE);
         }
     }
@@ -101,7 +101,9 @@ impl Planner {
 mod tests {
     use super::super::Input;
     use super::*;
+    use crate::recovery::testing::planner;
     use crate::replicas::Answer;
+    use crate::units::Extent;
 
     fn member(node: u32) -> Member {
         Member { node, epoch: 7 }
@@ -114,7 +116,7 @@ mod tests {
     /// Two ranks, one with an image and one without, that were saved, come to two nodes of three.
     fn restarted() -> (Planner, Vec<Action>) {
         let members: Vec<Member> = (0..3).map(member).collect();
-        let mut p = Planner::new(vec![0, 1]);
+        let mut p = planner(Extent::Rank, vec![0, 1]);
         for &member in &members {
             p.step(Input::Joined { member, spare: member.node == 2 });
         }
@@ -149,7 +151,7 @@ mod tests {
     #[test]
     fn a_unit_comes_from_its_set_and_goes_back_to_it() {
         let members: Vec<Member> = (0..2).map(member).collect();
-        let mut p = Planner::by_node(vec![0, 0, 1]);
+        let mut p = planner(Extent::Node, vec![0, 0, 1]);
         for &member in &members {
             p.step(Input::Joined { member, spare: false });
         }

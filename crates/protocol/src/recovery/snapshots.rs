@@ -3,9 +3,9 @@
 //!
 //! Kept true: what is in a snapshot stays, whatever retention gives up, until the snapshot is let
 //! go, and nobody comes back alone from what retention has given up; one of which no copy of an
-//! image is left is none any more, and that is told; each image of it lies on one node more than
-//! others, if there is one: a home and its partner that are lost together are what snapshots are
-//! for.
+//! image is left, and the vault cannot give it, is none any more, and that is told; each image of
+//! it lies on one node more than others, if there is one: a home and its partner that are lost
+//! together are what snapshots are for. What goes to the vault is guarded there as others are.
 
 use super::{ARCHIVE, Action, COPIES, Phase, Planner, Rank};
 use crate::membership::Member;
@@ -26,7 +26,7 @@ impl Planner {
 
     /// All ranks have an image of this generation that counts, and these are of one moment.
     pub(super) fn pin(&mut self, generation: u32, todo: &mut Vec<Action>) {
-        let holders = |r: &Rank| r.kept.get(&generation).filter(|h| !h.is_empty()).cloned();
+        let holders = |r: &Rank| r.committed.get(&generation).filter(|h| !h.is_empty()).cloned();
         for rank in &mut self.ranks {
             rank.pinned.insert(generation, holders(rank).unwrap_or_default());
         }
@@ -38,13 +38,16 @@ impl Planner {
     pub(super) fn unpin(&mut self, generation: u32) {
         for rank in &mut self.ranks {
             rank.pinned.remove(&generation);
+            if !rank.everywhere().any(|(g, _)| *g == generation) {
+                rank.forget_guards(generation);
+            }
         }
         let ranks = &self.ranks;
         self.copying.retain(|c, _| {
             let rank = &ranks[c.0 as usize];
             c.1 != generation
-                || rank.kept.contains_key(&generation)
-                || rank.unborn.contains_key(&generation)
+                || rank.committed.contains_key(&generation)
+                || rank.pending.contains_key(&generation)
         });
     }
 
@@ -64,7 +67,8 @@ impl Planner {
 
     /// How many nodes more are to have an image than those that make it safe.
     pub(super) fn extra(&self, rank: &Rank, generation: u32) -> usize {
-        usize::from(rank.pinned.contains_key(&generation) && self.enough() >= COPIES)
+        let copies = !self.vaults() && self.enough() >= COPIES;
+        usize::from(rank.pinned.contains_key(&generation) && copies)
     }
 
     /// No process is left: all ranks return to this snapshot. Nodes have new epochs.
@@ -103,23 +107,23 @@ impl Planner {
 impl Rank {
     /// Everywhere an image may be, each generation once.
     pub(super) fn everywhere(&self) -> impl Iterator<Item = (&u32, &BTreeSet<Member>)> {
-        let pinned = self.pinned.iter().filter(|p| !self.kept.contains_key(p.0));
-        self.kept.iter().chain(&self.unborn).chain(pinned)
+        let pinned = self.pinned.iter().filter(|p| !self.committed.contains_key(p.0));
+        self.committed.iter().chain(&self.pending).chain(pinned)
     }
 
     /// Of what came after this generation nothing counts any more, nor what was recorded.
     fn go_back_to(&mut self, generation: u32) {
-        let newest = self.kept.keys().chain(self.unborn.keys()).copied().max();
+        let newest = self.committed.keys().chain(self.pending.keys()).copied().max();
         self.given_up = self.given_up.max(newest.unwrap_or(0));
         self.phase = Phase::Fetching;
         // There is nothing recorded of it, and that is all of it.
         (self.words, self.ran) = (Some(Words::default()), ARCHIVE);
         self.pinned.retain(|g, _| *g <= generation);
         let holders = self.pinned.get(&generation).cloned().unwrap_or_default();
-        self.kept = BTreeMap::from([(generation, holders)]);
-        self.unborn.clear();
-        self.guards.clear();
-        self.unsound.clear();
+        self.committed = BTreeMap::from([(generation, holders)]);
+        self.pending.clear();
+        self.guards.retain(|g, _| *g == generation);
+        self.unsound.retain(|g| *g == generation);
     }
 }
 

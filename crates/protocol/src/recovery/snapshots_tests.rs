@@ -1,8 +1,10 @@
 //! Steps of a planner whose ranks have snapshots. Long histories are those of `tests/sim`.
 
-use super::super::{Input, tests::ordered};
+use super::super::{Guard, Input, Rule, VAULT, tests::ordered};
 use super::*;
+use crate::recovery::testing::planner;
 use crate::replicas::Answer;
+use crate::units::Extent;
 
 fn member(node: u32, epoch: u64) -> Member {
     Member { node, epoch }
@@ -10,7 +12,7 @@ fn member(node: u32, epoch: u64) -> Member {
 
 /// A rank on each of four nodes, all running.
 fn running() -> Planner {
-    let mut p = Planner::new((0..4).collect());
+    let mut p = planner(Extent::Rank, (0..4).collect());
     for node in 0..4 {
         p.step(Input::Joined { member: member(node, 1), spare: false });
     }
@@ -154,4 +156,46 @@ fn nodes_that_are_lost_while_all_are_killed_have_nothing() {
     p.step(Input::NodeDied { member: member(3, 1) });
     p.step(Input::Joined { member: member(3, 5), spare: false });
     assert_eq!(p.lacks_on(3, &left(&[3])), Some(0));
+}
+
+#[test]
+fn in_a_vault_a_snapshot_is_guarded_as_long_as_it_is_kept() {
+    let mut p = planner(Extent::Rank, (0..4).collect()).with_rule(Rule::Vault { least: 3 });
+    for node in 0..4 {
+        p.step(Input::Joined { member: member(node, 1), spare: false });
+    }
+    p.start();
+    run_all(&mut p, 1);
+    let guards = |nodes: &[u32], epoch| {
+        let members = nodes.iter().map(|n| member(*n, epoch)).collect();
+        vec![Guard { members, tolerates: 2 }]
+    };
+    for generation in 3..6 {
+        for rank in 0..4 {
+            let at = vec![member(rank, 1)];
+            assert_eq!(p.step(Input::Stored { rank, incarnation: 1, generation, at }), []);
+            let guards = guards(&[0, 1, 2, 3], 1);
+            let todo = p.step(Input::Vaulted { rank, generation, guards });
+            assert_eq!(todo, [Action::Complete { rank, generation }]);
+        }
+        if generation == 3 {
+            assert_eq!(p.step(Input::Pin { generation }), [], "nothing is copied");
+        }
+    }
+    (0..4).for_each(|rank| drop(p.step(Input::Dropped { rank, generation: 3 })));
+    // What a node guarded is to be guarded anew where a node has it.
+    p.step(Input::NodeDied { member: member(1, 1) });
+    let again = |p: &Planner| p.unguarded().iter().map(|u| (u.0, u.1)).collect::<BTreeSet<_>>();
+    assert!(again(&p).contains(&(0, 3)) && !again(&p).contains(&(1, 3)), "{:?}", again(&p));
+    let todo = p.step(Input::NodeDied { member: member(2, 1) });
+    assert!(!todo.iter().any(|a| matches!(a, Action::Unpinned { .. })), "{todo:?}");
+    // Two are gone, which it bears: all return to it.
+    let todo = ordered(&back(&mut p, &[0, 3], 2));
+    let of = |rank| todo.iter().find(|o| o.0 == rank).map(|o| (o.1, o.3));
+    assert_eq!([of(0), of(3)], [Some((3, None)); 2], "{todo:?}");
+    assert_eq!([of(1), of(2)], [Some((3, Some(VAULT.node))); 2], "{todo:?}");
+    // It holds for the nodes' new epochs: with one more gone nobody has those of ranks 1 and 2.
+    assert_eq!(p.lacks_on(3, &[member(0, 2), member(3, 2)]), None);
+    p.step(Input::NodeDied { member: member(3, 2) });
+    assert!(p.lacks_on(3, &[member(0, 2)]).is_some());
 }

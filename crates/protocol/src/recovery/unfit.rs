@@ -14,6 +14,9 @@ use crate::membership::Member;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+/// At no more nodes than these a rank is tried that cannot run where it is to.
+const MOST_TRIED: usize = 4;
+
 /// What was tried to bring a rank back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Tried {
@@ -50,10 +53,10 @@ impl Planner {
         if !ordered || rank.incarnation != incarnation {
             return;
         }
-        if self.together && told {
+        if self.units.are_one() && told {
             return self.roll_back(format!("rank {index} cannot be started on {here}"), todo);
         }
-        if let Some(unit) = self.units.of(index).filter(|_| told || falls) {
+        if let Some(unit) = self.unit_of(index).filter(|_| told || falls) {
             // Its mates may have sent it something already.
             return self.mate_died(index, unit, todo);
         }
@@ -67,8 +70,7 @@ impl Planner {
         let tried = self.unfit.entry(number).or_default();
         tried.times += 1;
         let rank = &self.ranks[index];
-        let alone = !self.together && self.units.of(index).is_none();
-        if !alone || rank.words.is_none() || rank.ran == here {
+        if !self.units.are_ranks() || rank.words.is_none() || rank.ran == here {
             return None;
         }
         tried.at.insert(here);
@@ -114,11 +116,17 @@ impl Planner {
     /// Whether a rank that comes back alone may come back at another node than it is to.
     pub fn may_leave(&self, rank: u32) -> bool {
         let home = self.home(rank);
-        let alone = !self.together && self.units.of(rank as usize).is_none();
-        // What routers log of a rank is not handed on that way.
-        let alone = alone && self.routers.is_empty();
         let stays = self.leaving().next().is_none() && self.wish(rank).is_none();
-        alone && stays && self.takers().iter().any(|m| Some(*m) != home)
+        self.units.are_ranks() && stays && self.takers().iter().any(|m| Some(*m) != home)
+    }
+
+    /// Whether a rank that cannot run where it is to may be brought to a node at which that is not
+    /// known yet.
+    pub fn may_try(&self, rank: u32) -> bool {
+        let home = self.home(rank);
+        let tried = self.unfit.get(&rank).map_or(0, |tried| tried.at.len());
+        let other = |m: &Member| Some(*m) != home && !self.is_unfit(rank, m);
+        self.may_leave(rank) && tried + 1 < MOST_TRIED && self.takers().iter().any(other)
     }
 
     /// It runs.

@@ -1,7 +1,9 @@
 //! Ranks that cannot be brought back where they were ordered.
 
 use super::super::*;
+use crate::recovery::testing::planner;
 use crate::replicas::{Answer, Words};
+use crate::units::{Extent, LogAt};
 
 fn member(node: u32) -> Member {
     Member { node, epoch: u64::from(node) + 1 }
@@ -46,7 +48,7 @@ fn unfit(p: &mut Planner, incarnation: u32, at: u32) -> Vec<Action> {
 
 #[test]
 fn a_rank_comes_to_another_node() {
-    let mut p = running(Planner::new(vec![0, 1]));
+    let mut p = running(planner(Extent::Rank, vec![0, 1]));
     assert_eq!(order(&lose_node_0(&mut p)), Some((2, 2, Some(1))));
     assert_eq!(order(&unfit(&mut p, 2, 2)), Some((3, 3, Some(1))));
     // That is over.
@@ -64,7 +66,7 @@ fn a_rank_comes_to_another_node() {
 
 #[test]
 fn a_rank_that_was_to_start_stays() {
-    let mut p = running(Planner::new(vec![0, 1]));
+    let mut p = running(planner(Extent::Rank, vec![0, 1]));
     lose_node_0(&mut p);
     p.step(Input::Starting { rank: 0, incarnation: 2 });
     assert_eq!(order(&unfit(&mut p, 2, 2)).map(|o| (o.0, o.1)), Some((2, 3)));
@@ -72,7 +74,7 @@ fn a_rank_that_was_to_start_stays() {
 
 #[test]
 fn the_last_node_is_tried_again() {
-    let mut p = running(Planner::new(vec![0, 1]));
+    let mut p = running(planner(Extent::Rank, vec![0, 1]));
     lose_node_0(&mut p);
     unfit(&mut p, 2, 2);
     for node in [2, 3] {
@@ -87,7 +89,7 @@ fn the_last_node_is_tried_again() {
 
 #[test]
 fn a_unit_that_was_to_start_goes_back_where_it_is() {
-    let mut p = running(Planner::by_node(vec![0, 0]));
+    let mut p = running(planner(Extent::Node, vec![0, 0]));
     p.step(Input::RankDied { rank: 0, incarnation: 1 });
     p.step(Input::RankDied { rank: 1, incarnation: 1 });
     let incarnation = p.incarnation(0);
@@ -104,7 +106,7 @@ fn a_unit_that_was_to_start_goes_back_where_it_is() {
 
 #[test]
 fn ranks_that_go_back_together_do_so_again() {
-    let mut p = running(Planner::together(vec![0, 1]));
+    let mut p = running(planner(Extent::Job, vec![0, 1]));
     p.step(Input::GoBack);
     let todo = p.step(Input::AllDown { members: (1..4).map(member).collect() });
     let to = |todo: &[Action]| {
@@ -125,7 +127,7 @@ fn ranks_that_go_back_together_do_so_again() {
 
 #[test]
 fn a_rank_that_dies_again_and_again_leaves_its_node() {
-    let mut p = running(Planner::new(vec![0, 1]));
+    let mut p = running(planner(Extent::Rank, vec![0, 1]));
     let todo = p.step(Input::RankDied { rank: 0, incarnation: 1 });
     assert!(todo.iter().any(|a| matches!(a, Action::Restore { rank: 0, incarnation: 2, .. })));
     let todo = p.step(Input::Evicted { rank: 0, incarnation: 2 });
@@ -166,8 +168,22 @@ fn a_rank_that_dies_again_and_again_leaves_its_node() {
 }
 
 #[test]
+fn a_rank_with_a_router_leaves_its_node_too_and_comes_to_no_router() {
+    let routed = planner(Extent::Rank, vec![0, 1]).logged_at(LogAt::routers([2]));
+    let mut p = running(routed);
+    p.step(Input::RankDied { rank: 0, incarnation: 1 });
+    let todo = p.step(Input::Evicted { rank: 0, incarnation: 2 });
+    assert_eq!(todo[0], Action::Yield { at: member(0), rank: 0 });
+    let held = BTreeMap::from([(0, Words { first: 0, words: vec![7] })]);
+    let own = Answer { held, in_step: vec![member(0)], partly: false };
+    let from = |node| Input::Answered { from: member(node), round: 1, answer: own.clone() };
+    let todo: Vec<Action> = (0..4).flat_map(|node| p.step(from(node))).collect();
+    assert_eq!(order(&todo), Some((3, 3, Some(0))));
+}
+
+#[test]
 fn a_rank_stays_where_nobody_else_takes_it() {
-    let mut p = running(Planner::new(vec![0, 1]));
+    let mut p = running(planner(Extent::Rank, vec![0, 1]));
     for node in 1..4 {
         p.step(Input::NodeDied { member: member(node) });
     }
@@ -187,7 +203,33 @@ fn a_rank_stays_where_nobody_else_takes_it() {
 
 #[test]
 fn nobody_of_a_unit_leaves_alone() {
-    let p = running(Planner::by_node(vec![0, 0]));
+    let p = running(planner(Extent::Node, vec![0, 0]));
     assert!(!p.may_leave(0));
-    assert!(!running(Planner::together(vec![0, 1])).may_leave(0));
+    assert!(!running(planner(Extent::Job, vec![0, 1])).may_leave(0));
+}
+
+#[test]
+fn a_rank_without_a_program_is_tried_at_some_nodes_and_at_each_once() {
+    for (nodes, tried) in [(2, 2), (3, 3), (4, 4), (9, 4)] {
+        let mut p = planner(Extent::Rank, vec![0, 1]);
+        for node in 0..nodes {
+            p.step(Input::Joined { member: member(node), spare: false });
+        }
+        p.start();
+        let mut homes = vec![0];
+        while p.may_try(0) {
+            let (home, incarnation) = (p.home(0).unwrap(), p.incarnation(0));
+            p.step(Input::Starting { rank: 0, incarnation });
+            p.step(Input::RankDied { rank: 0, incarnation });
+            p.step(Input::Evicted { rank: 0, incarnation: incarnation + 1 });
+            let round = p.round;
+            let held = Answer { held: BTreeMap::new(), in_step: vec![home], partly: false };
+            for node in 0..nodes {
+                p.step(Input::Answered { from: member(node), round, answer: held.clone() });
+            }
+            homes.push(p.home(0).unwrap().node);
+        }
+        let all: std::collections::BTreeSet<u32> = homes.iter().copied().collect();
+        assert_eq!((homes.len(), all.len()), (tried, tried), "{homes:?}");
+    }
 }

@@ -1,5 +1,5 @@
-//! Ranks whose recovery unit is a node (`--ft node`) or a cluster of nodes (`--ft cluster`): those
-//! that begin there are checkpointed together and go back together, for ever and wherever they are.
+//! Recovery units of some ranks, but not all: those that begin on a node (`--ft node`) or in a
+//! cluster (`--ft cluster`), or any others.
 //!
 //! What they pass each other is not retained, so none of them can be brought back alone. What they
 //! send to others is logged, and the outcomes of all of them are, so nobody else goes back, and
@@ -7,104 +7,68 @@
 //!
 //! Kept true: all ranks of a unit that is a node live on one node; those of a cluster stay in it as
 //! long as a node of it lives; they are brought back when no process of any of them is left and the
-//! outcomes of all of them are known, all from one set; a set counts when every image of it lies on
-//! as many nodes as it is to, and is given up as a whole when of one image no copy is left. Each
-//! time a unit goes back its nodes hear a greater number (`life`): what was said of streams within
-//! it under a smaller one says nothing any more.
+//! outcomes of all of them are known, all from one snapshot, which is given up as a whole when of
+//! one image no copy is left. Each time a unit goes back its nodes hear a greater number (`life`):
+//! what was said of streams within it under a smaller one says nothing any more.
 
 use super::{Action, Phase, Planner, Rank};
-use crate::membership::{Member, Neighbours};
-use serde::{Deserialize, Serialize};
+use crate::membership::Member;
+use crate::units::Extent;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which ranks are one unit.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Units {
-    /// By rank; empty: each is its own, or all are one.
-    of: Vec<u32>,
-    /// The set that each unit came from last.
-    sets: BTreeMap<u32, u32>,
-    /// How often each unit went back.
-    lives: BTreeMap<u32, u32>,
-    /// The clusters of nodes, if these are the units, or copies heed them.
-    pub neighbours: Neighbours,
-}
-
-impl Units {
-    pub fn of(&self, index: usize) -> Option<u32> {
-        self.of.get(index).copied()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.of.is_empty()
-    }
-
-    /// All ranks begin; no node has heard of any life.
-    pub fn begin(&mut self) {
-        self.sets.clear();
+impl Planner {
+    /// All ranks begin; no node has heard that any unit went back.
+    pub(super) fn forget_returns(&mut self) {
+        self.snapshots.clear();
         self.lives.clear();
     }
 
     /// The same where a rank comes from this image.
-    pub fn begin_from(&mut self, index: usize, generation: u32) {
-        self.sets.extend(self.of(index).map(|unit| (unit, generation)));
-    }
-}
-
-impl Planner {
-    /// Like `new`: those who begin on one node are one recovery unit.
-    pub fn by_node(map: Vec<u32>) -> Self {
-        let units = Units { of: map.clone(), ..Units::default() };
-        Planner { units, ..Planner::new(map) }
+    pub(super) fn begin_from(&mut self, index: usize, generation: u32) {
+        if self.units.are_one() {
+            self.snapshots.entry(0).or_insert(generation);
+        } else if let Some(unit) = self.unit_of(index) {
+            self.snapshots.insert(unit, generation);
+        }
     }
 
-    /// Like `new`: those who begin in one cluster are one recovery unit.
-    pub fn by_cluster(map: Vec<u32>, neighbours: Neighbours) -> Self {
-        let of = map.iter().map(|node| neighbours.cluster(*node)).collect();
-        let units = Units { of, neighbours, ..Units::default() };
-        Planner { units, ..Planner::new(map) }
+    /// The unit of a rank that comes back with some others, but not with all.
+    pub(super) fn unit_of(&self, index: usize) -> Option<u32> {
+        self.units.are_groups().then(|| self.units.of(index))
     }
 
-    /// The same, with copies on these; for ranks that come back alone, or all together.
-    #[must_use]
-    pub fn with_neighbours(mut self, neighbours: Neighbours) -> Self {
-        self.units.neighbours = neighbours;
-        self
+    /// All such units.
+    fn all_units(&self) -> BTreeSet<u32> {
+        (0..self.ranks.len()).filter_map(|index| self.unit_of(index)).collect()
     }
 
-    /// The ranks of a recovery unit.
-    pub(super) fn ranks_of(&self, unit: u32) -> Vec<usize> {
-        self.units.of.iter().enumerate().filter(|u| *u.1 == unit).map(|u| u.0).collect()
-    }
-
-    /// All recovery units of more than one rank, or of one.
-    pub(super) fn all_units(&self) -> BTreeSet<u32> {
-        self.units.of.iter().copied().collect()
-    }
-
-    /// The set that a rank has to come from, if it may not come from any other.
-    pub(super) fn set_of(&self, index: usize) -> Option<u32> {
-        let unit = self.units.of(index)?;
-        Some(self.units.sets.get(&unit).copied().unwrap_or(0))
+    /// The snapshot that a rank has to come from, if it may not come from any other.
+    pub(super) fn snapshot_of(&self, index: usize) -> Option<u32> {
+        let last = self.snapshots.get(&self.units.of(index)).copied().unwrap_or(0);
+        (!self.units.are_ranks()).then_some(last)
     }
 
     /// Those of these members that are in the cluster of a rank, if its cluster is its unit and has
     /// any; else all.
     pub(super) fn in_cluster(&self, index: usize, all: Vec<Member>) -> Vec<Member> {
-        let neighbours = &self.units.neighbours;
-        let Some(unit) = self.units.of(index).filter(|_| neighbours.are_known()) else {
+        if self.units.extent() != Extent::Cluster {
             return all;
-        };
-        let own: Vec<Member> =
-            all.iter().copied().filter(|m| neighbours.cluster(m.node) == unit).collect();
+        }
+        let (cluster, of) = (|m: &Member| self.neighbours.cluster(m.node), self.units.of(index));
+        let own: Vec<Member> = all.iter().copied().filter(|m| cluster(m) == of).collect();
         if own.is_empty() { all } else { own }
     }
 
     /// Where a rank may begin whose node is not there, and which of them is its turn: a unit that
     /// is a node stays on one.
     pub(super) fn begins_among(&self, index: usize, all: &[Member]) -> (Vec<Member>, usize) {
-        let unit = self.units.of(index).filter(|_| !self.units.neighbours.are_known());
-        (self.in_cluster(index, all.to_vec()), unit.map_or(index, |unit| unit as usize))
+        let turn = if self.stays_on_a_node() { self.units.of(index) as usize } else { index };
+        (self.in_cluster(index, all.to_vec()), turn)
+    }
+
+    /// Whether all ranks of a unit live on one node, and there may be several.
+    fn stays_on_a_node(&self) -> bool {
+        self.units.extent() == Extent::Node
     }
 
     /// Where a rank goes of whose unit others go there (`soon`), if the unit lives on one node.
@@ -113,13 +77,14 @@ impl Planner {
         index: usize,
         soon: &BTreeMap<u32, Member>,
     ) -> Option<Member> {
-        let unit = self.units.of(index).filter(|_| !self.units.neighbours.are_known())?;
-        soon.iter().find(|s| self.units.of(*s.0 as usize) == Some(unit)).map(|s| *s.1)
+        let mate = |rank: &u32| self.units.is_inner(*rank as usize, index);
+        let mut mates = soon.iter().filter(|s| self.stays_on_a_node() && mate(s.0));
+        mates.next().map(|s| *s.1)
     }
 
     /// What to say of a loss if no node of its cluster is left.
     pub(super) fn whole_cluster(&self, lost: Member) -> &'static str {
-        let neighbours = &self.units.neighbours;
+        let neighbours = &self.neighbours;
         let cluster = |m: &Member| neighbours.cluster(m.node);
         let alive = self.members.iter().any(|m| cluster(m) == cluster(&lost));
         if alive || neighbours.are_outside() || !neighbours.are_known() {
@@ -131,11 +96,11 @@ impl Planner {
 
     /// No copy of an image that counts is left.
     pub(super) fn lose_image(&mut self, index: usize, generation: u32, todo: &mut Vec<Action>) {
-        if let Some(unit) = self.units.of(index) {
-            return self.lose_set(unit, generation, todo);
+        if let Some(unit) = self.unit_of(index) {
+            return self.lose_snapshot(unit, generation, todo);
         }
         let rank = &mut self.ranks[index];
-        rank.kept.remove(&generation);
+        rank.committed.remove(&generation);
         rank.given_up = rank.given_up.max(generation);
         todo.push(Action::Damaged { rank: index as u32, generation });
     }
@@ -147,8 +112,7 @@ impl Planner {
             Phase::Up => rank.phase = Phase::Done,
             Phase::Falling { at } => {
                 rank.phase = Phase::Down { at };
-                let unit = self.units.of[index];
-                self.unit_rises(unit, todo);
+                self.unit_rises(self.units.of(index), todo);
             }
             _ => {}
         }
@@ -168,7 +132,7 @@ impl Planner {
 
     /// All ranks of a unit go back, as soon as no process of them is left.
     pub(super) fn unit_falls(&mut self, unit: u32, todo: &mut Vec<Action>) {
-        for index in self.ranks_of(unit) {
+        for index in self.units.ranks_of(unit) {
             let rank = &mut self.ranks[index];
             rank.phase = match rank.phase {
                 Phase::Up => Phase::Falling { at: rank.home },
@@ -188,7 +152,7 @@ impl Planner {
     /// A node is lost: the units that had ranks on it go back.
     pub(super) fn units_fall(&mut self, todo: &mut Vec<Action>) {
         let lost = |r: &usize| self.ranks[*r].phase == Phase::Fetching;
-        let (all, hurt) = (self.all_units(), |u: &u32| self.ranks_of(*u).iter().any(lost));
+        let (all, hurt) = (self.all_units(), |u: &u32| self.units.ranks_of(*u).iter().any(lost));
         let fall: Vec<u32> = all.into_iter().filter(hurt).collect();
         fall.into_iter().for_each(|unit| self.unit_falls(unit, todo));
     }
@@ -197,7 +161,7 @@ impl Planner {
     pub(super) fn unit_rises(&mut self, unit: u32, todo: &mut Vec<Action>) {
         let phase = |r: &usize| self.ranks[*r].phase;
         let waits = |r: &usize| matches!(phase(r), Phase::Down { .. } | Phase::Fetched);
-        let ranks = self.ranks_of(unit);
+        let ranks = self.units.ranks_of(unit);
         let ready = ranks.iter().all(|r| waits(r) || phase(r) == Phase::Released);
         if ready && ranks.iter().any(waits) {
             self.restore_unit(unit, todo);
@@ -218,18 +182,18 @@ impl Planner {
     }
 
     fn restore_unit(&mut self, unit: u32, todo: &mut Vec<Action>) {
-        let ranks = self.ranks_of(unit);
-        let has = |r: &Rank, g: u32| g == 0 || r.kept.get(&g).is_some_and(|h| !h.is_empty());
+        let ranks = self.units.ranks_of(unit);
+        let has = |r: &Rank, g: u32| g == 0 || r.committed.get(&g).is_some_and(|h| !h.is_empty());
         let all = |g: &u32| ranks.iter().all(|r| has(&self.ranks[*r], *g));
-        let known = ranks.first().into_iter().flat_map(|r| self.ranks[*r].kept.keys().rev());
-        let Some(set) = known.copied().find(all) else {
-            let began = if self.units.neighbours.are_known() { "in cluster" } else { "on node" };
+        let known = ranks.first().into_iter().flat_map(|r| self.ranks[*r].committed.keys().rev());
+        let Some(snapshot) = known.copied().find(all) else {
+            let began = if self.stays_on_a_node() { "on node" } else { "in cluster" };
             let why = format!("no set of images of the ranks that began {began} {unit} is left");
             return self.roll_back(why, todo);
         };
         let Some(places) = self.places_of(&ranks) else { return todo.push(Action::Lost) };
-        self.units.sets.insert(unit, set);
-        let life = self.units.lives.entry(unit).or_default();
+        self.snapshots.insert(unit, snapshot);
+        let life = self.lives.entry(unit).or_default();
         *life += 1;
         let (life, ranks): (u32, Vec<u32>) = (*life, ranks.iter().map(|r| *r as u32).collect());
         for at in places.values().copied().collect::<BTreeSet<Member>>() {
@@ -245,7 +209,7 @@ impl Planner {
     fn places_of(&self, ranks: &[usize]) -> Option<BTreeMap<u32, Member>> {
         let mut places = BTreeMap::new();
         for &index in ranks {
-            let one = places.values().next().filter(|_| !self.units.neighbours.are_known());
+            let one = places.values().next().filter(|_| self.stays_on_a_node());
             let at = match self.ranks[index].phase {
                 Phase::Released => continue,
                 Phase::Down { at } => at,
@@ -266,14 +230,14 @@ impl Planner {
         todo.push(Action::Kill { rank, incarnation });
     }
 
-    /// Of an image that counts no copy is left: its set is of no use to the others either. Who is
-    /// being brought back from it goes back to the one before, with all others.
-    pub(super) fn lose_set(&mut self, unit: u32, generation: u32, todo: &mut Vec<Action>) {
-        let ranks = self.ranks_of(unit);
+    /// Of an image that counts no copy is left: its snapshot is of no use to the others either. Who
+    /// is being brought back from it goes back to the one before, with all others.
+    fn lose_snapshot(&mut self, unit: u32, generation: u32, todo: &mut Vec<Action>) {
+        let ranks = self.units.ranks_of(unit);
         for &index in &ranks {
             let rank = &mut self.ranks[index];
             rank.given_up = rank.given_up.max(generation);
-            if rank.kept.remove(&generation).is_some() {
+            if rank.committed.remove(&generation).is_some() {
                 todo.push(Action::Damaged { rank: index as u32, generation });
             }
         }

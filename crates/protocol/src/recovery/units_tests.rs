@@ -2,6 +2,8 @@
 
 use super::super::{Guard, Input, Rule, VAULT};
 use super::*;
+use crate::membership::Neighbours;
+use crate::recovery::testing::{in_clusters, planner};
 use crate::replicas::{Answer, Words};
 
 fn member(node: u32) -> Member {
@@ -10,7 +12,7 @@ fn member(node: u32) -> Member {
 
 /// Ranks 0 and 1 on node 0, 2 and 3 on node 1, node 2 a spare, all running.
 fn running() -> Planner {
-    let mut p = Planner::by_node(vec![0, 0, 1, 1]);
+    let mut p = planner(Extent::Node, vec![0, 0, 1, 1]);
     for node in 0..3 {
         p.step(Input::Joined { member: member(node), spare: node == 2 });
     }
@@ -62,7 +64,7 @@ fn gathers(todo: &[Action], at: u32, ranks: &[u32]) -> bool {
 }
 
 #[test]
-fn a_set_of_a_unit_counts_as_a_whole_and_others_do_not_matter() {
+fn a_snapshot_of_a_unit_counts_as_a_whole_and_others_do_not_matter() {
     let mut p = running();
     assert_eq!(stored(&mut p, 0, 1, 1), []);
     let complete = |rank| Action::Complete { rank, generation: 1 };
@@ -75,8 +77,8 @@ fn a_set_of_a_unit_counts_as_a_whole_and_others_do_not_matter() {
 }
 
 #[test]
-fn a_set_that_is_being_copied_when_a_later_one_is_given_up_counts() {
-    let mut p = Planner::by_node(vec![0, 0, 1, 1]);
+fn a_snapshot_that_is_being_copied_when_a_later_one_is_given_up_counts() {
+    let mut p = planner(Extent::Node, vec![0, 0, 1, 1]);
     for node in 0..3 {
         p.step(Input::Joined { member: member(node), spare: false });
     }
@@ -161,7 +163,7 @@ fn a_unit_moves_as_a_whole() {
 }
 
 #[test]
-fn without_one_image_the_whole_set_is_of_no_use() {
+fn without_one_image_the_whole_snapshot_is_of_no_use() {
     let mut p = running();
     for generation in 1..=2 {
         stored(&mut p, 0, 1, generation);
@@ -182,8 +184,8 @@ fn without_one_image_the_whole_set_is_of_no_use() {
 }
 
 #[test]
-fn a_set_in_the_vault_counts_as_a_whole_and_outlives_its_node() {
-    let mut p = Planner::by_node(vec![0, 0, 1, 1]).with_rule(Rule::Vault { least: 2 });
+fn a_snapshot_in_the_vault_counts_as_a_whole_and_outlives_its_node() {
+    let mut p = planner(Extent::Node, vec![0, 0, 1, 1]).with_rule(Rule::Vault { least: 2 });
     for node in 0..4 {
         p.step(Input::Joined { member: member(node), spare: node == 3 });
     }
@@ -206,17 +208,17 @@ fn a_set_in_the_vault_counts_as_a_whole_and_outlives_its_node() {
     assert_eq!(ordered(&todo), [(0, 1, 3), (1, 1, 3)]);
     let read = |a: &&Action| matches!(a, Action::Restore { from: Some(VAULT), .. });
     assert_eq!(todo.iter().filter(read).count(), 2);
-    // One more, and too much is gone: the set of both is of no use.
+    // One more, and too much is gone: the snapshot of both is of no use.
     p.step(Input::NodeDied { member: member(2) });
     assert_eq!(ordered(&todo).len(), 2);
-    assert_eq!(p.set_of(0), Some(0), "they begin again");
+    assert_eq!(p.snapshot_of(0), Some(0), "they begin again");
 }
 
 /// Ranks 0 and 1 on nodes 0 and 1 of the first cluster, 2 and 3 on nodes 2 and 3 of the second;
 /// node 4 a spare of the first, node 5 one of the second.
 fn clustered(outside: bool) -> Planner {
     let neighbours = Neighbours::new(2, vec![0, 0, 1, 1, 0, 1], outside);
-    let mut p = Planner::by_cluster(vec![0, 1, 2, 3], neighbours);
+    let mut p = in_clusters(vec![0, 1, 2, 3], neighbours);
     for node in 0..6 {
         p.step(Input::Joined { member: member(node), spare: node > 3 });
     }
@@ -246,7 +248,7 @@ fn copies_are_in_the_cluster_or_in_another() {
 }
 
 #[test]
-fn a_set_over_nodes_counts_when_all_of_it_is_stored() {
+fn a_snapshot_over_nodes_counts_when_all_of_it_is_stored() {
     let mut p = clustered(false);
     let at = |nodes: [u32; 2]| nodes.map(member).to_vec();
     let part = |rank, at| Input::Stored { rank, incarnation: 1, generation: 1, at };
@@ -299,7 +301,7 @@ fn a_lost_cluster_comes_back_in_another_if_that_has_what_it_takes() {
 #[test]
 fn a_unit_moves_as_a_whole_when_a_node_of_it_leaves() {
     let neighbours = Neighbours::new(2, vec![0, 0, 1, 1], false);
-    let mut p = Planner::by_cluster(vec![0, 1, 2, 3], neighbours);
+    let mut p = in_clusters(vec![0, 1, 2, 3], neighbours);
     for node in 0..4 {
         p.step(Input::Joined { member: member(node), spare: false });
     }

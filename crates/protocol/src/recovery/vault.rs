@@ -88,7 +88,7 @@ impl Planner {
         let mut all = Vec::new();
         let keepers = self.keepers();
         for (number, rank) in (0u32..).zip(&self.ranks).filter(|_| self.vaults()) {
-            for (generation, holders) in rank.kept.iter().chain(&rank.unborn) {
+            for (generation, holders) in rank.everywhere() {
                 let mut stay = holders.iter().filter(|m| keepers.contains(m));
                 let home = holders.get(&rank.home).filter(|m| keepers.contains(m));
                 let Some(from) = home.or_else(|| stay.next()) else { continue };
@@ -124,7 +124,7 @@ impl Planner {
     pub fn detained_by(&self, member: &Member) -> Option<(u32, u32)> {
         let rest: Vec<Member> = self.members.iter().copied().filter(|m| m != member).collect();
         let of = |(number, rank)| {
-            let all = Rank::images(rank).filter(|i| i.1.iter().eq([&VAULT]));
+            let all = Rank::everywhere(rank).filter(|i| i.1.iter().eq([&VAULT]));
             let mut needing = all.filter(|i| rank.is_broken(*i.0, &rest));
             needing.next().map(|(generation, _)| (number, *generation))
         };
@@ -140,12 +140,12 @@ impl Planner {
         todo: &mut Vec<Action>,
     ) {
         let r = &mut self.ranks[rank as usize];
-        let known = r.kept.get_mut(&generation).or_else(|| r.unborn.get_mut(&generation));
+        let mut known = r.holders_of(generation).peekable();
         // It may have been given up meanwhile, and nodes be gone.
-        if let Some(holders) = known
-            && guards.iter().all(|g| g.holds(&self.members))
-        {
-            holders.insert(VAULT);
+        if known.peek().is_some() && guards.iter().all(|g| g.holds(&self.members)) {
+            for holders in known {
+                holders.insert(VAULT);
+            }
             r.guards.insert(generation, guards);
             r.unsound.remove(&generation);
             self.balance(todo);
@@ -164,11 +164,6 @@ impl Planner {
 }
 
 impl Rank {
-    /// All images, and who has them.
-    fn images(&self) -> impl Iterator<Item = (&u32, &BTreeSet<Member>)> {
-        self.kept.iter().chain(&self.unborn)
-    }
-
     /// Whether the vault had an image, and cannot give it with these nodes only.
     fn is_broken(&self, generation: u32, live: &[Member]) -> bool {
         let guards = self.guards.get(&generation);
@@ -196,11 +191,15 @@ impl Rank {
     /// The vault has an image no more.
     pub(super) fn unguard(&mut self, generation: u32) {
         self.forget_guards(generation);
-        for holders in
-            self.kept.get_mut(&generation).into_iter().chain(self.unborn.get_mut(&generation))
-        {
+        for holders in self.holders_of(generation) {
             holders.remove(&VAULT);
         }
+    }
+
+    /// Who has an image, wherever that is noted.
+    fn holders_of(&mut self, generation: u32) -> impl Iterator<Item = &mut BTreeSet<Member>> {
+        let Rank { committed, pending, pinned, .. } = self;
+        [committed, pending, pinned].into_iter().filter_map(move |all| all.get_mut(&generation))
     }
 }
 

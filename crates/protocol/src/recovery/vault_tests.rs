@@ -2,7 +2,9 @@
 
 use super::super::Input;
 use super::*;
+use crate::recovery::testing::planner;
 use crate::replicas::Answer;
+use crate::units::Extent;
 
 const NODES: u32 = 6;
 const TOLERATES: usize = 2;
@@ -17,7 +19,8 @@ fn guard(nodes: impl IntoIterator<Item = u32>) -> Guard {
 
 /// A rank on each of six nodes, with image 1 at home and in no vault yet.
 fn with_images() -> Planner {
-    let mut p = Planner::new((0..NODES).collect()).with_rule(Rule::Vault { least: TOLERATES + 1 });
+    let mut p =
+        planner(Extent::Rank, (0..NODES).collect()).with_rule(Rule::Vault { least: TOLERATES + 1 });
     for node in 0..NODES {
         p.step(Input::Joined { member: member(node), spare: false });
     }
@@ -118,9 +121,9 @@ fn a_loss_in_the_midst_of_reading_is_borne_or_leads_elsewhere() {
     assert_eq!(round_of(&p), [VAULT]);
     assert!(!rolls_back(&lose(&mut p, &[1])), "the second is borne");
     // The third takes what is being read away, and nothing else is left of it.
-    assert_eq!(p.bereft(), []);
+    assert_eq!(p.lost_images(), []);
     assert!(rolls_back(&lose(&mut p, &[2])));
-    assert_eq!(p.bereft(), [(0, 1), (1, 1), (2, 1)], "the others have theirs");
+    assert_eq!(p.lost_images(), [(0, 1), (1, 1), (2, 1)], "the others have theirs");
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn with_too_few_nodes_images_are_copied() {
     let todo = lose(&mut p, &[2, 3]);
     // What the vault had is gone with the fourth, if not with the third.
     assert!(rolls_back(&todo));
-    let mut p = Planner::new(vec![0]).with_rule(Rule::Vault { least: 3 });
+    let mut p = planner(Extent::Rank, vec![0]).with_rule(Rule::Vault { least: 3 });
     for node in 0..2 {
         p.step(Input::Joined { member: member(node), spare: false });
     }
@@ -177,7 +180,7 @@ fn with_too_few_nodes_images_are_copied() {
 
 #[test]
 fn without_a_vault_an_image_counts_at_home() {
-    let mut p = Planner::new(vec![0]).with_rule(Rule::Copies(1));
+    let mut p = planner(Extent::Rank, vec![0]).with_rule(Rule::Copies(1));
     for node in 0..2 {
         p.step(Input::Joined { member: member(node), spare: false });
     }

@@ -8,8 +8,8 @@ use super::mirrored::Storage;
 use super::{Apart, share};
 use crate::config::Config;
 use crate::error::{RegionsError, file, note};
-use crate::guard::UNBORN;
 use crate::label::Label;
+use crate::parity::TEMPORARY;
 use crate::peers::Peers;
 use crate::store;
 use eyrie_vault::disk::{self, Disk};
@@ -71,7 +71,7 @@ fn look_at<D: Disk>(disk: D, path: &Path, domain: &str) -> (Told, Option<D>, Opt
     let bad = |why: &dyn std::fmt::Display| Told::Bad(format!("{}: {why}", path.display()));
     match disk.names() {
         Err(error) => (bad(&error), None, None),
-        Ok(names) if names.iter().all(|name| UNBORN.contains(&name.as_str())) => {
+        Ok(names) if names.iter().all(|name| TEMPORARY.contains(&name.as_str())) => {
             (Told::Empty { domain: domain.into() }, Some(disk), None)
         }
         Ok(_) => match Member::open(disk) {

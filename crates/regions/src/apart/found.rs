@@ -8,8 +8,8 @@ use super::reach::{Exchange, Reach};
 use super::{Apart, Assembly, share};
 use crate::config::Config;
 use crate::error::{RegionsError, file, note};
-use crate::guard::{self, Held};
 use crate::label::Label;
+use crate::parity::{self, Held};
 use crate::part::{create, publish, temporary};
 use crate::peers::Peers;
 use crate::store;
@@ -170,7 +170,7 @@ impl Found {
     /// Brings a part of the vault into this process's folder.
     pub fn fetch(&self, exchange: &Exchange<'_>, held: &Held) -> Result<PathBuf, RegionsError> {
         let mut vault = self.vault_of(held.generation, exchange)?;
-        guard::fetch(&mut vault, held, &store::parts(&self.folder))
+        parity::fetch(&mut vault, held, &store::parts(&self.folder))
     }
 
     /// Brings a part here that lies in another node's folder.
@@ -182,23 +182,23 @@ impl Found {
     ) -> Result<PathBuf, RegionsError> {
         let name = label.to_string();
         let path = store::parts(&self.folder).join(&name);
-        let unborn = temporary(&path);
+        let partial = temporary(&path);
         let from = Reach::There { exchange, rank, area: Area::Parts };
         let work = || {
             let bytes = from.bytes(&name)?.unwrap_or(0);
-            let (mut to, mut at) = (create(&unborn)?, 0);
+            let (mut to, mut at) = (create(&partial)?, 0);
             while at < bytes {
                 let mut piece = vec![0; (bytes - at).min(CHUNK_BYTES) as usize];
                 from.read_at(&name, at, &mut piece)?;
                 to.write_all(&piece)?;
                 at += piece.len() as u64;
             }
-            publish(&to, &unborn, &path)
+            publish(&to, &partial, &path)
         };
         let done = work();
         if done.is_err() {
             // What went wrong is what counts.
-            let _ = fs::remove_file(&unborn);
+            let _ = fs::remove_file(&partial);
         }
         done.map(|()| path.clone()).map_err(file("fetch", &path))
     }

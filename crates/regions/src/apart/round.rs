@@ -20,7 +20,7 @@ use eyrie_vault::encoding::Messages;
 use eyrie_vault::layout::{Place, lay_out};
 use eyrie_vault::member::{Member, MemberError};
 use eyrie_vault::record::{Commit, MAX_WHY_BYTES, Summary};
-use eyrie_vault::{Runs, VaultError, ways};
+use eyrie_vault::{Runs, VaultError, strategy};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,7 +265,7 @@ impl<'a, D: Storage> Round<'a, D> {
             choice.encoder
         });
         let prefer = Box::new(move |payloads: &[u64], changed: &[u64]| {
-            ways::updates(&measured, scheme, payloads, changed)
+            strategy::updates(&measured, scheme, payloads, changed)
         });
         let base = self.base.clone().map(|commit| Base { commit, encoder: None, prefer });
         let ids = (self.generation, self.vault.term);

@@ -1,5 +1,6 @@
 //! Processes for tests: threads that agree, each with a session of its own.
 
+#![allow(unsafe_code)]
 #![allow(dead_code)]
 
 use eyrie_regions::config::Config;

@@ -2,6 +2,7 @@
 //! before their first image: what came to one comes to it again, what it sends again is held
 //! against what it sent, and what it found out is told to it again. Threads that pass bytes on.
 
+#![allow(unsafe_code)]
 #![allow(dead_code)]
 
 use eyrie_regions::config::Config;

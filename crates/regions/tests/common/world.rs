@@ -2,6 +2,7 @@
 //! killed at any call to the others; it, and all who wait for it, stand still for ever then, as the
 //! job is over: nothing is cleaned up.
 
+#![allow(unsafe_code)]
 #![allow(dead_code)]
 
 use eyrie_regions::config::Config;

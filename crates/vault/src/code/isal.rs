@@ -3,6 +3,8 @@
 //!
 //! Kept true: tables are made and used by the same library, as their layout is its own affair.
 
+#![allow(unsafe_code)] // a C library that is opened at run time
+
 use super::field::Matrix;
 use super::kernel::{Kernel, Product};
 use std::ffi::{CStr, c_int, c_uchar};

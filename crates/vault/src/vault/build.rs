@@ -5,8 +5,8 @@ use super::{ReadError, Vault, VaultError, of};
 use crate::disk::Disk;
 use crate::geometry::CHUNK_BYTES;
 use crate::record::{Hash, Object};
+use crate::strategy::{self, Choice, History, Load, Strategy};
 use crate::stream::fill;
-use crate::ways::{self, Choice, History, Load, Way};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use xxhash_rust::xxh3::Xxh3;
@@ -148,7 +148,7 @@ impl<D: Disk> Vault<D> {
         };
         let updatable = base.is_some_and(|base| self.is_updatable(base));
         let history = History { chain, most, updatable };
-        Ok(ways::choose(&self.measured, self.scheme, &loads, &history))
+        Ok(strategy::choose(&self.measured, self.scheme, &loads, &history))
     }
 
     fn is_updatable(&self, base: u64) -> bool {
@@ -162,9 +162,9 @@ impl<D: Disk> Vault<D> {
     }
 
     /// Begins a generation in this way.
-    pub fn begin_as(&mut self, way: Way, base: Option<u64>) -> Result<u64, VaultError> {
+    pub fn begin_as(&mut self, way: Strategy, base: Option<u64>) -> Result<u64, VaultError> {
         match (way, base) {
-            (Way::Update, Some(base)) => self.begin_on(base),
+            (Strategy::Update, Some(base)) => self.begin_on(base),
             _ => self.begin(),
         }
     }
@@ -174,13 +174,13 @@ impl<D: Disk> Vault<D> {
     pub fn add_draft(
         &mut self,
         node: u32,
-        way: Way,
+        way: Strategy,
         draft: &Draft,
         content: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
     ) -> Result<(), VaultError> {
         let all = vec![(0, draft.bytes)];
         let (object, ranges) = match &draft.changes {
-            Some((object, ranges)) if way != Way::Whole => (Some(object), ranges),
+            Some((object, ranges)) if way != Strategy::Whole => (Some(object), ranges),
             _ => (None, &all),
         };
         let member = self.member(node)?;

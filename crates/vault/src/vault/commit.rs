@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::encoding::Message;
 use crate::member::{Member, MemberError};
 use crate::record::Commit;
-use crate::ways;
+use crate::strategy;
 use std::collections::{BTreeSet, VecDeque};
 
 impl<D: Disk> Vault<D> {
@@ -59,7 +59,7 @@ impl<D: Disk> Vault<D> {
         let commit = self.commits.get(&begun.base?)?.clone();
         let (measured, scheme, why) = (self.measured, self.scheme, begun.why.clone());
         let prefer = Box::new(move |payloads: &[u64], changed: &[u64]| {
-            let (update, told) = ways::updates(&measured, scheme, payloads, changed);
+            let (update, told) = strategy::updates(&measured, scheme, payloads, changed);
             (update, if why.is_empty() { told } else { format!("{why}; {told}") })
         });
         Some(Base { commit, encoder: self.encoder, prefer })

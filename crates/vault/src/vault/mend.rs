@@ -261,10 +261,28 @@ impl<D: Disk> Vault<D> {
 
     /// Mends all members that are there, in all generations; those that cannot be had are counted.
     pub fn mend_all(&mut self, write: bool, pace: Pace<'_>) -> Result<Mended, VaultError> {
+        self.mend_all_told(write, pace, &mut |_| {})
+    }
+
+    /// What `mend_all` is to read: the payloads of all members that are there.
+    pub fn payload_bytes(&self) -> u64 {
+        let all = self.commits.values().flat_map(|commit| commit.groups.iter().flatten());
+        let there = all.filter(|summary| self.members.contains_key(&summary.node));
+        there.map(|summary| summary.payload).sum()
+    }
+
+    /// `mend_all`, which tells `done` of each payload that it has been through.
+    pub fn mend_all_told(
+        &mut self,
+        write: bool,
+        pace: Pace<'_>,
+        done: &mut dyn FnMut(u64),
+    ) -> Result<Mended, VaultError> {
         let mut all = Mended::default();
         let commits: Vec<Commit> = self.commits.values().cloned().collect();
         for commit in commits {
-            for node in commit.groups.iter().flatten().map(|summary| summary.node) {
+            for summary in commit.groups.iter().flatten() {
+                let node = summary.node;
                 if !self.members.contains_key(&node) {
                     continue;
                 }
@@ -279,6 +297,7 @@ impl<D: Disk> Vault<D> {
                     }),
                     Err(error) => return Err(error),
                 }
+                done(summary.payload);
             }
         }
         Ok(all)

@@ -7,7 +7,7 @@
 //!     image-driver points                           lists the fault points
 //!
 //!     freeze HOW IMAGE DELAY_US   after a delay, freezes and writes an image: `twin`, `sync`,
-//!                                 `stream`, or with changes tracked `shot:MODE`, rewritten as
+//!                                 `stream`, or with changes tracked `snapshot:MODE`, rewritten as
 //!                                 one file with `+`
 //!     fault NUMBER ACTION         arms a fault point: fail, die, kill (the program), kill-others
 //!     armed                       disarms; tells whether the point was not passed
@@ -16,6 +16,9 @@
 //!     left                        other children of this process that are still there
 //!
 //! Every program dies with this process.
+
+#![allow(unsafe_code)] // signals, waiting for a child
+#![allow(unsafe_code)]
 
 use eyrie_image::fault::{self, Action};
 use eyrie_image::{
@@ -209,7 +212,7 @@ impl Driver {
             "sync" => twin(self.stop(), image, true),
             "stream" => stream(self.stop(), image),
             _ => match how.strip_prefix("shot:").and_then(mode) {
-                Some(mode) => self.shot(image, mode, how.ends_with('+')),
+                Some(mode) => self.snapshot(image, mode, how.ends_with('+')),
                 None => return Err(format!("no way to freeze is called {how}")),
             },
         };
@@ -239,18 +242,23 @@ impl Driver {
 
     /// By whichever way, tracking changes; the file may refer to earlier ones, unless it is
     /// rewritten so that it needs none.
-    fn shot(&mut self, image: &Path, mode: Mode, whole: bool) -> Result<ImageReport, CaptureError> {
+    fn snapshot(
+        &mut self,
+        image: &Path,
+        mode: Mode,
+        whole: bool,
+    ) -> Result<ImageReport, CaptureError> {
         let ahead =
             Ahead::begin(self.pid, image, &mut self.tracker, mode, &mut None, &false.into());
         let mut frozen = Frozen::stop(self.pid).map_err(frozen_error)?;
-        let shot = frozen.shot_after(ahead, image, &mut self.tracker, mode)?;
-        let report = if shot.choice().mode == Mode::Sync {
-            let report = shot.write_image(b"", &mut self.tracker)?;
+        let snapshot = frozen.snapshot_after(ahead, image, &mut self.tracker, mode)?;
+        let report = if snapshot.choice().mode == Mode::Sync {
+            let report = snapshot.write_image(b"", &mut self.tracker)?;
             frozen.release().map_err(frozen_error)?;
             report
         } else {
             frozen.release().map_err(frozen_error)?;
-            shot.write_image(b"", &mut self.tracker)?
+            snapshot.write_image(b"", &mut self.tracker)?
         };
         if whole {
             let done = self.tracker.consolidate();
@@ -354,7 +362,7 @@ fn stream(frozen: Result<Frozen, CaptureError>, image: &Path) -> Result<ImageRep
         let receiver = scope.spawn(move || receive(&mut from, image));
         let report = twin.write_stream(to, b"")?;
         match receiver.join() {
-            Ok(received) => received.map(|_| report),
+            Ok(received) => Ok(received.map(|_| report)?),
             Err(_) => Err(CaptureError::Unsupported("was received by a thread that died".into())),
         }
     });

@@ -21,7 +21,7 @@ pub struct Image {
 
 /// To a node.
 #[derive(Clone)]
-pub enum Order {
+pub enum NodeOrder {
     Members { version: u64, all: Vec<Member> },
     Homes(Vec<u32>),
     Restore { rank: u32, incarnation: u32, image: Rc<Image>, install: bool },
@@ -70,7 +70,7 @@ impl Controller {
 }
 
 impl World {
-    fn tell(&mut self, member: Member, order: Order) {
+    fn tell(&mut self, member: Member, order: NodeOrder) {
         let late = self.random.one_in(8);
         let due = self.now + 5 + self.random.below(if late { 900 } else { 60 });
         let lane = self.lanes.entry(member).or_default();
@@ -79,7 +79,7 @@ impl World {
         self.at(after, Event::Told { at: member, order });
     }
 
-    fn tell_all(&mut self, order: &Order) {
+    fn tell_all(&mut self, order: &NodeOrder) {
         let all = self.controller.members.clone();
         all.into_iter().for_each(|member| self.tell(member, order.clone()));
     }
@@ -89,7 +89,7 @@ impl World {
         controller.version += 1;
         controller.answered.clear();
         let (version, all) = (controller.version, controller.members.clone());
-        self.tell_all(&Order::Members { version, all });
+        self.tell_all(&NodeOrder::Members { version, all });
     }
 
     /// A node joins, under a new number or one whose node is gone.
@@ -113,33 +113,33 @@ impl World {
         let member = self.join();
         self.tell_members();
         let homes = self.controller.homes.clone();
-        self.tell(member, Order::Homes(homes));
+        self.tell(member, NodeOrder::Homes(homes));
         for rank in 0..self.controller.homes.len() as u32 {
             let need = self.controller.kept[rank as usize][0].need.clone();
-            self.tell(member, Order::Trim { rank, need });
+            self.tell(member, NodeOrder::Trim { rank, need });
         }
     }
 
     pub fn begin(&mut self) {
         self.tell_members();
-        self.tell_all(&Order::Homes(self.controller.homes.clone()));
+        self.tell_all(&NodeOrder::Homes(self.controller.homes.clone()));
         for rank in 0..self.controller.homes.len() as u32 {
             self.bring_back(rank, false);
         }
     }
 
     /// A node takes what it is told.
-    pub fn told(&mut self, at: Member, order: Order) {
+    pub fn told(&mut self, at: Member, order: NodeOrder) {
         if self.is_cut_off(at) {
             return;
         }
         self.with(at, |world, node| match order {
-            Order::Members { version, all } => {
+            NodeOrder::Members { version, all } => {
                 node.members(world, &all);
                 let after = 5 + world.random.below(60);
                 world.at(after, Event::Answered { at, version });
             }
-            Order::Homes(homes) => {
+            NodeOrder::Homes(homes) => {
                 for (home, rank) in homes.into_iter().zip(0..) {
                     if home != at.node {
                         node.die(world, rank);
@@ -147,12 +147,12 @@ impl World {
                     node.home(world, rank, home);
                 }
             }
-            Order::Restore { rank, incarnation, image, install } => {
+            NodeOrder::Restore { rank, incarnation, image, install } => {
                 world.trace(|| format!("rank {rank} starts on {at} as incarnation {incarnation}"));
                 world.check_alone(rank);
                 node.restore(world, rank, incarnation, &image, install);
             }
-            Order::Trim { rank, need } => {
+            NodeOrder::Trim { rank, need } => {
                 for (need, src) in need.into_iter().zip(0..) {
                     let floor = node.floors.entry((src, rank)).or_default();
                     *floor = need.max(*floor);
@@ -185,7 +185,7 @@ impl World {
             self.controller.homes[rank as usize] = home;
         }
         if !lost.is_empty() {
-            self.tell_all(&Order::Homes(self.controller.homes.clone()));
+            self.tell_all(&NodeOrder::Homes(self.controller.homes.clone()));
         }
         for rank in lost {
             self.bring_back(rank, true);
@@ -227,7 +227,7 @@ impl World {
         let incarnation = self.controller.incarnations[rank as usize];
         self.report.restored += 1;
         if let Some(member) = self.controller.member(home) {
-            self.tell(member, Order::Restore { rank, incarnation, image, install });
+            self.tell(member, NodeOrder::Restore { rank, incarnation, image, install });
         }
     }
 
@@ -243,14 +243,14 @@ impl World {
         }
         let need = kept[0].need.clone();
         self.report.images += 1;
-        self.tell_all(&Order::Trim { rank, need });
+        self.tell_all(&NodeOrder::Trim { rank, need });
     }
 
     /// A rank is going to live on another node: the image has its last moment.
     pub fn moves(&mut self, rank: u32, incarnation: u32, image: Rc<Image>, to: Member) {
         self.keep(rank, incarnation, image);
         self.controller.homes[rank as usize] = to.node;
-        self.tell_all(&Order::Homes(self.controller.homes.clone()));
+        self.tell_all(&NodeOrder::Homes(self.controller.homes.clone()));
         self.bring_back(rank, true);
     }
 

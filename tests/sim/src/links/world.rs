@@ -1,7 +1,7 @@
 //! Clock, connections and checks of the simulated links.
 
 use super::connection::Connection;
-use super::controller::{Controller, Image, Order};
+use super::controller::{Controller, Image, NodeOrder};
 use super::process::Node;
 use super::program::{self, Op, Truth};
 use crate::agenda::Agenda;
@@ -172,7 +172,7 @@ pub(super) enum Event {
     },
     Told {
         at: Member,
-        order: Order,
+        order: NodeOrder,
     },
     Answered {
         at: Member,

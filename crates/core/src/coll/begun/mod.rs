@@ -8,10 +8,14 @@
 //! its root as many sends as there are other ranks, and an allreduce each rank as many; between
 //! many ranks with large data the blocking forms cost less.
 //!
+//! Between the groups of an inter-communicator it is the same (`inter`), and the blocking forms
+//! there are begun and completed in one call.
+//!
 //! A reduction combines the operands in rank order, in the call in which the program learns that
 //! the operation is complete; all ranks compute the same expression on the same bits.
 
 mod blocks;
+mod inter;
 mod moved;
 mod neighbour;
 mod plan;

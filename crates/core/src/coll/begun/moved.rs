@@ -19,6 +19,11 @@ pub(super) fn others(comm: &Comm) -> impl Iterator<Item = u32> + use<> {
 impl Machine {
     pub fn barrier_begun(&mut self, how: How, handle: Handle) -> Res<Handle> {
         let (comm, mut plan) = self.plan(handle)?;
+        if comm.is_inter() {
+            let plan = self.barrier_across(plan, &comm)?;
+            // SAFETY: nothing is read or written, as the counts are 0.
+            return unsafe { self.planned(plan, handle, how) };
+        }
         let nothing = Piece { ptr: std::ptr::null_mut(), count: 0, dt: self.types.get(BYTE)? };
         others(&comm).for_each(|peer| plan.meet(&nothing, peer));
         // SAFETY: nothing is read or written, as the counts are 0.
@@ -35,6 +40,13 @@ impl Machine {
         handle: Handle,
     ) -> Res<Handle> {
         let (comm, mut plan) = self.plan(handle)?;
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            return unsafe {
+                let plan = self.bcast_across(plan, &comm, block, root)?;
+                self.planned(plan, handle, how)
+            };
+        }
         let root = comm.root(root)?;
         let piece = self.piece(block)?;
         if comm.rank == root {
@@ -57,6 +69,13 @@ impl Machine {
         handle: Handle,
     ) -> Res<Handle> {
         let (comm, mut plan) = self.plan(handle)?;
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            return unsafe {
+                let plan = self.gather_across(plan, &comm, own, blocks, root)?;
+                self.planned(plan, handle, how)
+            };
+        }
         let root = comm.root(root)?;
         // SAFETY: the caller's promise.
         unsafe {
@@ -93,6 +112,13 @@ impl Machine {
         handle: Handle,
     ) -> Res<Handle> {
         let (comm, mut plan) = self.plan(handle)?;
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            return unsafe {
+                let plan = self.scatter_across(plan, &comm, blocks, own, root)?;
+                self.planned(plan, handle, how)
+            };
+        }
         let root = comm.root(root)?;
         // SAFETY: the caller's promise.
         unsafe {
@@ -121,6 +147,13 @@ impl Machine {
         handle: Handle,
     ) -> Res<Handle> {
         let (comm, mut plan) = self.plan(handle)?;
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            return unsafe {
+                let plan = self.allgather_across(plan, &comm, own, blocks)?;
+                self.planned(plan, handle, how)
+            };
+        }
         // SAFETY: the caller's promise.
         unsafe {
             let pieces = self.pieces(blocks, comm.size())?;
@@ -143,6 +176,13 @@ impl Machine {
         handle: Handle,
     ) -> Res<Handle> {
         let (comm, mut plan) = self.plan(handle)?;
+        if comm.is_inter() {
+            // SAFETY: the caller's promise.
+            return unsafe {
+                let plan = self.alltoall_across(plan, &comm, out, inn)?;
+                self.planned(plan, handle, how)
+            };
+        }
         let (n, me) = (comm.size(), comm.rank as usize);
         // SAFETY: the caller's promise.
         unsafe {

@@ -35,7 +35,10 @@ pub(super) struct Fold {
     pub reduction: Reduction,
     pub operands: *mut u8,
     pub number: u64,
+    /// Elements of one operand.
     pub count: u64,
+    /// Which of them are wanted: first and number.
+    pub kept: (u64, u64),
     pub target: *mut u8,
 }
 
@@ -153,6 +156,10 @@ impl Machine {
                 copy(from.data(), to.data())?;
             }
         }
+        if let Err(why) = plan.comm.whole() {
+            self.fail_at_once(req, why);
+            return Ok(());
+        }
         self.begin_parts(req, Keep::Plan(plan.clone()), false);
         let (comm, ctx) = (&plan.comm, plan.comm.coll_ctx());
         let whole = |p: &Piece| request::Data::new(p.ptr, p.count, p.dt.clone());
@@ -181,7 +188,7 @@ impl Machine {
         // SAFETY: the operands are ours, the target is the program's.
         unsafe {
             let result = self.balanced(r, &mut list, fold.count)?;
-            copy(r.data(result, fold.count), Data::new(fold.target, fold.count, &r.dt))
+            copy(r.part(result, fold.kept), Data::new(fold.target, fold.kept.1, &r.dt))
         }
     }
 }

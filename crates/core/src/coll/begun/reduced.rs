@@ -9,6 +9,7 @@ use crate::coll::Ints;
 use crate::coll::data::Scratch;
 use crate::coll::reduce::{Reduction, input, rooted_input};
 use crate::coll::reduce_scatter::{Share, even_shares, shares_of};
+use crate::consts::PROC_NULL;
 use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
@@ -49,9 +50,20 @@ impl Machine {
         root: i32,
         comm: Handle,
     ) -> Res<Handle> {
+        if root == PROC_NULL && self.comms.get_ref(comm)?.is_inter() {
+            // Type and operation are not significant there, and may not fit each other.
+            let (c, tag) = self.start_collective(comm)?;
+            // SAFETY: the caller's promise.
+            return unsafe { self.planned(Plan::new(c, tag), comm, how) };
+        }
         let (count, r) = self.reduction(count, dt, op, comm)?;
+        if r.comm.is_inter() {
+            let plan = self.reduce_across(r, sbuf, rbuf, count, root)?;
+            // SAFETY: the caller's promise.
+            return unsafe { self.planned(plan, comm, how) };
+        }
         let root = r.comm.root(root)?;
-        let own = rooted_input(&r, sbuf, rbuf, count, root)?;
+        let own = rooted_input(self, &r, sbuf, rbuf, count, root)?;
         // SAFETY: the caller's promise.
         unsafe {
             self.reduction_begun(how, r, own, rbuf, &|_| (0, count), Operands::Of(root), comm)
@@ -119,7 +131,15 @@ impl Machine {
         operands: Operands,
     ) -> Res<Handle> {
         let (count, r) = self.reduction(count, dt, op, comm)?;
-        let source = input(&r, sbuf, rbuf, (count, count))?;
+        if r.comm.is_inter() {
+            if operands != Operands::All {
+                return Err(class::COMM);
+            }
+            let plan = self.allreduce_across(r, sbuf, rbuf, count, (0, count))?;
+            // SAFETY: the caller's promise.
+            return unsafe { self.planned(plan, comm, how) };
+        }
+        let source = input(self, &r, sbuf, rbuf, (count, count))?;
         // SAFETY: the caller's promise.
         unsafe { self.reduction_begun(how, r, source, rbuf, &|_| (0, count), operands, comm) }
     }
@@ -136,7 +156,12 @@ impl Machine {
         op: Handle,
         comm: Handle,
     ) -> Res<Handle> {
-        let n = self.comms.get_ref(comm)?.size();
+        let c = self.comms.get_ref(comm)?;
+        let n = c.size();
+        if c.is_inter() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.reduce_scatter_across(how, sbuf, rbuf, rcounts, (dt, op), comm) };
+        }
         // SAFETY: the caller's promise.
         unsafe {
             let (shares, total) = shares_of(rcounts, n)?;
@@ -157,7 +182,15 @@ impl Machine {
         op: Handle,
         comm: Handle,
     ) -> Res<Handle> {
-        let (each, total) = even_shares(rcount, self.comms.get_ref(comm)?.size())?;
+        let c = self.comms.get_ref(comm)?;
+        let (each, total) = even_shares(rcount, c.size())?;
+        if c.is_inter() {
+            let kept = (u64::from(c.rank) * each, each);
+            let (total, r) = self.reduction(total, dt, op, comm)?;
+            let plan = self.allreduce_across(r, sbuf, rbuf, total, kept)?;
+            // SAFETY: the caller's promise.
+            return unsafe { self.planned(plan, comm, how) };
+        }
         let of = |rank: u32| (u64::from(rank) * each, each);
         // SAFETY: the caller's promise.
         unsafe { self.shares_begun(how, sbuf, rbuf, (&of, total), (dt, op), comm) }
@@ -173,7 +206,7 @@ impl Machine {
         comm: Handle,
     ) -> Res<Handle> {
         let (total, r) = self.reduction(total, dt, op, comm)?;
-        let source = input(&r, sbuf, rbuf, (total, of(r.comm.rank).1))?;
+        let source = input(self, &r, sbuf, rbuf, (total, of(r.comm.rank).1))?;
         // SAFETY: the caller's promise.
         unsafe { self.reduction_begun(how, r, source, rbuf, of, Operands::All, comm) }
     }
@@ -216,7 +249,7 @@ impl Machine {
             }
         }
         if let Some(operands) = plan.held().filter(|_| number > 0) {
-            plan.fold(Fold { reduction: r, operands, number, count, target });
+            plan.fold(Fold { reduction: r, operands, number, count, kept: (0, count), target });
         }
         // SAFETY: the caller's promise.
         unsafe { self.planned(plan, handle, how) }

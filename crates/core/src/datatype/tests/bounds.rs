@@ -292,5 +292,15 @@ fn resized_members_count_as_the_rule_has_it() {
         // MPICH does not pad a struct of one type.
         let h = t.structure(&[1, 1], &[0, 7], &[p::INT, p::INT]).unwrap();
         assert_eq!(bounds(&t, h), one, "{rule:?}");
+        // Nor one of integers of one width, of duplicates, and of types of one element.
+        let (dup, single) = (t.dup(p::INT).unwrap(), t.contiguous(1, p::UNSIGNED).unwrap());
+        for old in [p::UNSIGNED, p::WCHAR, dup, single] {
+            let h = t.structure(&[1, 1], &[0, 7], &[p::INT, old]).unwrap();
+            assert_eq!(bounds(&t, h), one, "{rule:?} {old:?}");
+        }
+        for old in [p::FLOAT, p::TWO_INT] {
+            let h = t.structure(&[1, 1], &[0, 9], &[p::INT, old]).unwrap();
+            assert_eq!(bounds(&t, h).1 % 4, 0, "{rule:?} {old:?}");
+        }
     }
 }

@@ -1,0 +1,250 @@
+//! Processes that a signal has ended and that are not gone: the kernel frees their memory, which
+//! takes 0.1 ms a MiB, before it tells of their end.
+//!
+//! Kept true: a process is told to have ended before it is gone only if none of its threads ever
+//! returns to the program (`reap::killed`). Its number, its descriptors and its children are its
+//! own until then: what it left behind is looked for, its rank starts anew, and this node ends or
+//! is left only when it was collected.
+
+use super::{Agent, Msg};
+use eyrie_control::Meta;
+use eyrie_control::node::Determinants;
+use eyrie_ledger::segment::{self, Segment};
+use eyrie_process::futex;
+use eyrie_process::reap;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+/// Between two looks at what is about to end, and how many there are at most at threads.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
+const LOOKS: u32 = 20;
+/// Longest sleep of a watching thread; only a backstop.
+const SLEEP: Duration = Duration::from_secs(60);
+const STACK_BYTES: usize = 64 * 1024;
+
+/// A thread that sees the mark of a rank's end in the segment (`RankCtl::alive`).
+pub(super) struct Watch {
+    segment: Arc<Segment>,
+    rank: u32,
+    over: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Tells of the end of `rank`, if it is marked.
+    pub fn start(
+        segment: &Arc<Segment>,
+        rank: u32,
+        start: u64,
+        tell: mpsc::UnboundedSender<Msg>,
+    ) -> io::Result<Watch> {
+        let watch = Watch { segment: Arc::clone(segment), rank, over: Arc::default() };
+        let (segment, over) = (Arc::clone(segment), Arc::clone(&watch.over));
+        let wait = move || {
+            let word = &segment.rank(rank).alive;
+            while !over.load(Ordering::SeqCst) {
+                let now = word.load(Ordering::SeqCst);
+                // Again for each: a rank may run several programs, one after the other.
+                if now & libc::FUTEX_OWNER_DIED != 0 {
+                    note_end(&segment, rank);
+                    let _ = tell.send(Msg::Ending { rank, start, looks: 0 });
+                }
+                futex::wait(word, now, SLEEP);
+            }
+        };
+        let thread = std::thread::Builder::new().name(String::from("eyrie-alive"));
+        thread.stack_size(STACK_BYTES).spawn(wait)?;
+        Ok(watch)
+    }
+}
+
+/// A program that is on its way out by itself (`_exit`) has left MPI as one that called `exit` has.
+fn note_end(segment: &Segment, rank: u32) {
+    let ctl = segment.rank(rank);
+    let pid = ctl.pid.load(Ordering::Acquire) as libc::pid_t;
+    if reap::exits(pid) {
+        let (from, to) = (segment::STATE_RUNNING, segment::STATE_LEFT);
+        let _ = ctl.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let word = &self.segment.rank(self.rank).alive;
+        // Whoever is about to sleep does not.
+        word.fetch_or(libc::FUTEX_OWNER_DIED, Ordering::SeqCst);
+        futex::wake(word);
+    }
+}
+
+/// A start that waits until the last process of its rank is gone.
+struct Start {
+    start: u64,
+    from: Meta,
+    moved: Option<Determinants>,
+}
+
+/// A process that has ended.
+struct Process {
+    pid: libc::pid_t,
+    pidfd: Rc<AsyncFd<OwnedFd>>,
+    gone: Arc<AtomicBool>,
+    start: Option<Start>,
+}
+
+/// All of them, by rank.
+#[derive(Default)]
+pub(super) struct Ending {
+    processes: BTreeMap<u32, Process>,
+    /// This node is to end then.
+    finish: bool,
+}
+
+impl Ending {
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// Becomes true when the last process of a rank is gone, if it is not yet.
+    pub fn of(&self, rank: u32) -> Option<Arc<AtomicBool>> {
+        self.processes.get(&rank).map(|p| Arc::clone(&p.gone))
+    }
+
+    /// Starts that wait are given up: ranks and their numbers.
+    pub fn give_up_starts(&mut self) -> Vec<(u32, u64)> {
+        let processes = self.processes.iter_mut();
+        processes.filter_map(|(rank, p)| Some((*rank, p.start.take()?.start))).collect()
+    }
+
+    /// Whether this node is to wait with its end.
+    pub fn puts_off_end(&mut self) -> bool {
+        self.finish = !self.processes.is_empty();
+        self.finish
+    }
+}
+
+impl Agent {
+    /// Has the end of a process that was just started, as `from` says, seen at once.
+    pub(super) fn watch(
+        &self,
+        rank: u32,
+        start: u64,
+        pid: libc::pid_t,
+        from: &Meta,
+    ) -> Option<Watch> {
+        if from.generation > 0 {
+            // Its image has the word registered, by its first thread most likely.
+            let word = &self.segment.rank(rank).alive;
+            let owner = pid as u32 | libc::FUTEX_WAITERS;
+            let _ = word.compare_exchange(0, owner, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        let watch = Watch::start(&self.segment, rank, start, self.tell.clone());
+        watch.inspect_err(|error| tracing::warn!(rank, %error, "its end is seen late")).ok()
+    }
+
+    /// The end of a rank's process is marked.
+    pub(super) fn process_ends(&mut self, rank: u32, start: u64, looks: u32) {
+        let Some(proc) = self.proc(rank, start) else { return };
+        let (pid, pidfd) = (proc.pid, Rc::clone(&proc.pidfd));
+        match reap::killed(pid) {
+            Ok(signal) => {
+                self.await_gone(rank, pid, pidfd);
+                let death = eyrie_control::Death::Signal(signal);
+                let cause = self.cause(rank, death);
+                self.ended(rank, start, pid, death, cause);
+            }
+            Err(true) if looks < LOOKS => {
+                self.tell_later(Msg::Ending { rank, start, looks: looks + 1 });
+            }
+            // How it ends by itself, or that only a thread has ended, its pidfd tells.
+            Err(_) => self.program_ends(rank, start, looks),
+        }
+    }
+
+    /// The same of a program that the rank's first process, which goes on, had started: if it was
+    /// killed in MPI, the rank was. (A shell is given the time to end by itself, and tell why.)
+    fn program_ends(&mut self, rank: u32, start: u64, looks: u32) {
+        let Some(pid) = self.proc(rank, start).map(|proc| proc.pid) else { return };
+        let ctl = self.segment.rank(rank);
+        let program = ctl.pid.load(Ordering::Acquire) as libc::pid_t;
+        let state = ctl.state.load(Ordering::Acquire);
+        let in_mpi = [segment::STATE_RUNNING, segment::STATE_JOINING].contains(&state);
+        if !in_mpi || program == pid || program == 0 || reap::born(program).is_some() {
+            return;
+        }
+        if looks < LOOKS {
+            return self.tell_later(Msg::Ending { rank, start, looks: looks + 1 });
+        }
+        tracing::info!(rank, program, "it was killed in MPI, and what had started it goes on");
+        // SAFETY: our own child, not collected yet.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+
+    /// Programs that were killed in `MPI_Init`, before their end could be marked.
+    pub(super) fn look_at_programs(&mut self) {
+        for rank in 0..self.size() {
+            let Some(proc) = &self.ranks[rank as usize].proc else { continue };
+            let start = proc.start;
+            self.program_ends(rank, start, 0);
+        }
+    }
+
+    /// Takes a message of its own after a pause.
+    pub(super) fn tell_later(&self, message: Msg) {
+        let tell = self.tell.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(PAUSE).await;
+            let _ = tell.send(message);
+        });
+    }
+
+    fn await_gone(&mut self, rank: u32, pid: libc::pid_t, pidfd: Rc<AsyncFd<OwnedFd>>) {
+        let (tell, end) = (self.tell.clone(), Rc::clone(&pidfd));
+        tokio::task::spawn_local(async move {
+            if let Err(error) = end.readable().await.map(drop) {
+                tracing::warn!(rank, pid, %error, "its end cannot be waited for");
+            }
+            let _ = tell.send(Msg::Gone { rank, pid });
+        });
+        let process = Process { pid, pidfd, gone: Arc::default(), start: None };
+        self.processes.ending.processes.insert(rank, process);
+    }
+
+    /// The process of a rank that had ended is gone.
+    pub(super) fn process_gone(&mut self, rank: u32, pid: libc::pid_t) {
+        let processes = &mut self.processes.ending.processes;
+        let Some(process) = processes.get(&rank).filter(|p| p.pid == pid) else { return };
+        if let Ok(None) = reap::collect(process.pidfd.get_ref()) {
+            return self.tell_later(Msg::Gone { rank, pid });
+        }
+        let Some(process) = processes.remove(&rank) else { return };
+        process.gone.store(true, Ordering::SeqCst);
+        if let Some(Start { start, from, moved }) = process.start {
+            self.start(rank, start, &from, moved.as_ref());
+        }
+        self.tell_vacated();
+        if self.processes.ending.is_empty() && std::mem::take(&mut self.processes.ending.finish) {
+            self.finish();
+        }
+    }
+
+    /// Whether a start waits for the end of the rank's last process.
+    pub(super) fn starts_later(
+        &mut self,
+        rank: u32,
+        start: u64,
+        from: &Meta,
+        moved: Option<&Determinants>,
+    ) -> bool {
+        let Some(process) = self.processes.ending.processes.get_mut(&rank) else { return false };
+        process.start = Some(Start { start, from: from.clone(), moved: moved.cloned() });
+        true
+    }
+}

@@ -1,0 +1,54 @@
+//! Why made-up jobs are as they are.
+
+use super::*;
+use crate::show::screen::tests::{job, rank};
+
+fn told(job: &JobStatus, about: About) -> String {
+    text(&explain(job, about).unwrap())
+}
+
+#[test]
+fn a_job_in_order_says_so() {
+    let fine = job(vec![rank(0, "running"), rank(1, "waiting")]);
+    let want = "- nothing is in the way: all ranks run, and can be brought back\n";
+    assert_eq!(told(&fine, About::Job), want);
+    let text = told(&fine, About::Rank(1));
+    assert!(text.starts_with(
+        "- rank 1 (pid 1001) waits in an MPI call for others; ranks 0 compute\n\
+         - checkpoint 3 is 1.2 s old; the next one in 5.0 s\n"
+    ));
+    assert!(explain(&fine, About::Rank(2)).unwrap_err().contains("no rank 2"));
+    assert!(explain(&fine, About::Node(0)).unwrap_err().contains("no nodes"));
+}
+
+#[test]
+fn what_is_in_the_way_is_told_with_what_helps() {
+    let mut bad = job((0..4).map(|r| rank(r, "waiting")).collect());
+    let disk = Some(String::from("No space left on device"));
+    (bad.ranks[1].no_checkpoint_reason, bad.ranks[2].no_checkpoint_reason) = (disk.clone(), disk);
+    bad.ranks[0].checkpoint.as_mut().unwrap().frozen_ms = 4000.0;
+    bad.ranks[3].state = "waits-for-log-space".into();
+    let text = told(&bad, About::Job);
+    assert!(text.contains(
+        "- ranks 1-2 are without a newer checkpoint: No space left on device\n  -> make room where"
+    ));
+    assert!(text.contains("ranks 3 cannot send") && text.contains("--log-limit"), "{text}");
+    assert!(text.contains("rank 0 stood still for 4.0 s of 30 ms"), "{text}");
+    bad.ranks[3].state = "waiting".into();
+    assert!(told(&bad, About::Job).contains("all ranks wait in MPI"), "{text}");
+    bad.unprotected_reason = Some("the log of rank 1 is full".into());
+    let text = told(&bad, About::Rank(0));
+    assert!(text.contains("a rank that dies now ends the job: the log of rank 1"), "{text}");
+}
+
+#[test]
+fn saved_and_ended_jobs_say_how_to_go_on() {
+    let mut it = job(vec![rank(0, "dead")]);
+    it.phase = "saved".into();
+    assert!(told(&it, About::Job).contains("-> eyrie restart k7mq goes on with it"));
+    it.phase = "ended".into();
+    for (code, want) in [(0, "exit code 0"), (3, "exit code 3"), (139, "signal 11")] {
+        it.exit_code = Some(code);
+        assert!(told(&it, About::Rank(0)).contains(want), "{code}");
+    }
+}

@@ -1,0 +1,36 @@
+//! The commands, each in a file or folder that is called as the user types it, with its options.
+
+pub mod abort;
+pub mod checkpoint;
+pub mod clusters;
+pub mod config;
+pub mod daemons;
+pub mod doctor;
+pub mod drain;
+pub mod events;
+pub mod explain;
+pub mod grow;
+pub mod history;
+pub mod image;
+pub mod info;
+pub mod inject;
+pub mod join;
+pub mod migrate;
+pub mod notice;
+pub mod prune;
+pub mod ps;
+pub mod replay;
+pub mod report;
+pub mod restart;
+pub mod resume;
+pub mod rm;
+pub mod room;
+pub mod run;
+pub mod share;
+pub mod standby;
+pub mod status;
+pub mod suspend;
+pub mod top;
+pub mod topo;
+pub mod vault;
+pub mod verify;

@@ -1,0 +1,19 @@
+//! `eyrie topo`: networks, what a substitution does to a program's messages, and which spare costs
+//! least. What it says comes from `eyrie-topo`; here files are read and results are told.
+
+pub mod args;
+mod input;
+mod place;
+mod predict;
+mod show;
+
+use self::args::{Action, Topo};
+use eyrie_terminal::Failure;
+
+pub fn topo(args: &Topo) -> Result<i32, Failure> {
+    match &args.action {
+        Action::Show(show) => show::show(show),
+        Action::Predict(predict) => predict::predict(predict),
+        Action::Place(place) => place::place(place),
+    }
+}

@@ -1,0 +1,16 @@
+//! From options to a running job: its specification, its controller's process, and the console on
+//! it.
+
+pub mod checks;
+pub mod console;
+pub mod controller;
+pub mod ha;
+pub mod hosts;
+pub mod lines;
+pub mod program;
+pub mod rankfile;
+pub mod risks;
+pub mod room;
+pub mod sender;
+pub mod spawn;
+pub mod spec;

@@ -1,0 +1,616 @@
+//! `--ft coordinated`: all ranks are checkpointed together, and go back together. Over nodes:
+//! `coordinated_nodes`.
+//!
+//! A set is an image of every rank that has not ended, the segment's file, and the controller's
+//! state (`saved`), which names it.
+//!
+//! Kept true: a set counts when all of it is on disk, by the renaming of one file; the one before
+//! stays until then, and one more beyond that, for when an image turns out to be damaged.
+
+use crate::Job;
+use crate::checkpoints::Checkpoints;
+use crate::checkpoints::fallback;
+use crate::leaving::precopy::Round;
+use crate::recovery::Strategy;
+use eyrie_control::EventKind;
+use eyrie_control::node::{CheckpointResult, Choice, Fault, Taken, ToNode};
+use eyrie_control::signals::SIGCONT;
+use eyrie_protocol::barrier::RestoreBarrier;
+use eyrie_protocol::interval::{Cost, Interval};
+use eyrie_protocol::retention::KEPT;
+use eyrie_state::saved_job;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// After so many sets in a row that did not come about nodes do not leave.
+const MOST_FAILED: u32 = 3;
+
+/// A set of checkpoints that is being taken.
+struct UnderWay {
+    generation: u32,
+    begun_ms: u64,
+    /// Ranks whose images are not written yet.
+    left: BTreeSet<u32>,
+    taken: BTreeMap<u32, Box<Taken>>,
+    /// The segment's file is written.
+    segment: bool,
+    /// Ranks stay stopped.
+    hold: bool,
+    failed: Option<String>,
+}
+
+/// A set that counts.
+struct Set {
+    generation: u32,
+    /// Ranks that had ended.
+    gone: Vec<bool>,
+}
+
+/// The sets of a job. What is skipped is of one node only, and nobody follows its controller.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Coordinated {
+    /// Of all ranks, which die and are checkpointed as one.
+    interval: Interval,
+    due_ms: u64,
+    /// The next one comes soon after the start.
+    early: bool,
+    /// How many in a row did not come about.
+    failed: u32,
+    /// All stood with this set, to go on elsewhere.
+    pub(crate) moves: Option<u32>,
+    /// All stood with this set, and their memory went out with it (`swap`).
+    pub(crate) out: Option<u32>,
+    /// Somebody waits for one.
+    wanted: bool,
+    /// Over nodes: it is one of the rounds of nodes that leave.
+    pub(crate) round: Option<Round>,
+    /// Number of the last one that was begun.
+    last: u32,
+    #[serde(skip)]
+    under_way: Option<UnderWay>,
+    /// Oldest first.
+    #[serde(skip)]
+    kept: Vec<Set>,
+    /// The set that ranks are being brought back from.
+    #[serde(skip)]
+    going_back: Option<u32>,
+    /// How far that is.
+    pub(crate) back: crate::recovery::coordinated::CoordinatedRestart,
+    /// The last failure that was told.
+    pub(crate) told: Option<String>,
+    /// Over nodes: the set that is being taken.
+    pub(crate) taking: Option<crate::checkpoints::coordinated_nodes::Taking>,
+    /// Over nodes: a rank that has ended, after which there are no more.
+    ended: Option<u32>,
+}
+
+impl Coordinated {
+    /// `every_ms` = 0: only on request.
+    pub(crate) fn new(every_ms: u64, first_ms: u64, now_ms: u64) -> Coordinated {
+        let first = if every_ms == 0 { u64::MAX } else { every_ms.min(first_ms) };
+        Coordinated {
+            interval: Interval::new(every_ms, 1, true, now_ms),
+            due_ms: now_ms.saturating_add(first),
+            early: first < every_ms,
+            failed: 0,
+            moves: None,
+            out: None,
+            wanted: false,
+            round: None,
+            last: 0,
+            under_way: None,
+            kept: Vec::new(),
+            going_back: None,
+            back: Default::default(),
+            told: None,
+            taking: None,
+            ended: None,
+        }
+    }
+
+    /// Over nodes: the number of the set that is to be taken now, if one is due.
+    pub(crate) fn next_snapshot(&mut self, now_ms: u64) -> Option<u32> {
+        let due = self.wanted || now_ms >= self.due_ms;
+        if self.taking.is_some() || self.ended.is_some() || !due {
+            return None;
+        }
+        self.wanted = false;
+        self.last += 1;
+        Some(self.last)
+    }
+
+    /// A simulator shows that a successor has to know of the set that is being taken.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn forget_taking(&mut self) {
+        self.last -= u32::from(self.taking.take().is_some());
+    }
+
+    /// The interval now; there is none if sets are taken on request only.
+    fn every_ms(&self, now_ms: u64) -> u64 {
+        let asked = self.interval.longest_ms() == 0;
+        if asked { u64::MAX } else { self.interval.every_ms(now_ms) }
+    }
+
+    /// The next one comes so long after the last that they take at most half of the job's time.
+    pub(crate) fn rest(&mut self, now_ms: u64, begun_ms: u64) {
+        let pause = self.every_ms(now_ms).max(now_ms.saturating_sub(begun_ms));
+        (self.due_ms, self.early) = (now_ms.saturating_add(pause), false);
+    }
+
+    /// What a set cost that counts.
+    pub(crate) fn cost(&mut self, cost: Cost) {
+        self.interval.cost(cost);
+    }
+
+    /// All go back, as a rank died or a node was lost.
+    pub(crate) fn died(&mut self) {
+        self.interval.died();
+    }
+
+    /// Over nodes: there are no more sets.
+    pub(crate) fn end(&mut self, rank: u32) {
+        self.wanted = false;
+        self.ended.get_or_insert(rank);
+    }
+
+    /// Over nodes: all ranks go back. Returns the set that was being taken.
+    pub(crate) fn go_back(
+        &mut self,
+        now_ms: u64,
+        asked: bool,
+    ) -> Option<crate::checkpoints::coordinated_nodes::Taking> {
+        self.wanted |= asked;
+        (self.ended, self.round) = (None, None);
+        self.back.give_up();
+        (self.due_ms, self.early) = (now_ms.saturating_add(self.every_ms(now_ms)), false);
+        self.taking.take()
+    }
+
+    /// Sets of more than one node that were there before: numbers go on.
+    pub(crate) fn go_on_after(&mut self, generation: u32) {
+        self.last = self.last.max(generation);
+    }
+
+    /// A set that was there before the daemon.
+    pub(crate) fn take_over(&mut self, generation: u32, gone: Vec<bool>) {
+        self.last = generation;
+        self.kept.push(Set { generation, gone });
+        self.going_back = Some(generation);
+    }
+
+    /// A set is wanted now.
+    pub(crate) fn request(&mut self) {
+        self.wanted = true;
+    }
+
+    /// One is wanted now that is a round of nodes that leave.
+    pub(crate) fn request_round(&mut self, round: Round) {
+        // Of several parties one may have no time left for the rounds of another.
+        if self.round != Some(Round::Last) {
+            self.round = Some(round);
+        }
+        self.request();
+    }
+
+    /// Ranks do not stay stopped with the set that is being taken. `asked`: somebody waits for one.
+    pub(crate) fn let_go(&mut self, asked: bool) {
+        self.wanted &= asked;
+        self.under_way.iter_mut().for_each(|set| set.hold = false);
+        self.taking.iter_mut().for_each(crate::checkpoints::coordinated_nodes::Taking::let_go);
+    }
+
+    /// Whether somebody waits for one.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// One counts.
+    pub(crate) fn succeeded(&mut self) {
+        (self.told, self.failed) = (None, 0);
+    }
+
+    /// What did not come about long ago keeps nobody from leaving.
+    pub(crate) fn tries_anew(&mut self) {
+        self.failed = 0;
+    }
+
+    /// Why sets do not come about, if so many in a row did not.
+    pub(crate) fn fails(&mut self) -> Option<String> {
+        let why = self.told.clone().filter(|_| self.failed >= MOST_FAILED)?;
+        self.failed = 0;
+        Some(format!("no checkpoint of all ranks can be taken: {why}"))
+    }
+
+    /// Whether a set is being taken.
+    pub(crate) fn is_taking(&self) -> bool {
+        self.under_way.is_some() || self.taking.is_some()
+    }
+
+    pub(crate) fn due_ms(&self) -> u64 {
+        let none = self.under_way.is_some() || self.taking.is_some() || self.ended.is_some();
+        if none { u64::MAX } else { self.due_ms }
+    }
+
+    /// When the next one comes.
+    pub(crate) fn why(&self, now_ms: u64) -> String {
+        if self.under_way.is_some() || self.taking.is_some() {
+            return String::from("under way, all ranks together");
+        }
+        if let Some(rank) = self.ended {
+            return format!("none any more: rank {rank} has ended");
+        }
+        if self.due_ms == u64::MAX {
+            return String::from("on request, all ranks together");
+        }
+        let left = self.due_ms.saturating_sub(now_ms) as f64 / 1e3;
+        if self.early {
+            return format!("in {left:.1} s, all ranks together: soon after the start");
+        }
+        let (every, reason) = (self.every_ms(now_ms) as f64 / 1e3, self.interval.reason(now_ms));
+        format!("in {left:.1} s, all ranks together: every {every:.1} s ({reason})")
+    }
+
+    pub(crate) fn newest(&self) -> Option<u32> {
+        self.kept.last().map(|s| s.generation)
+    }
+}
+
+impl Checkpoints {
+    /// The job is over: what is under way of a set does not become what a restart begins with. Its
+    /// parts are removed as they come.
+    pub fn stop_coordinated(&mut self) {
+        if let Some(coordinated) = &mut self.coordinated {
+            coordinated.under_way = None;
+        }
+    }
+}
+
+impl Job {
+    pub(crate) fn begin_coordinated(&mut self) {
+        if self.spec.protection.ft.all_go_back() {
+            let (every, first) =
+                (self.spec.timing.checkpoint_every_ms, self.spec.timing.checkpoint_first_ms);
+            self.checkpoints.coordinated = Some(Coordinated::new(every, first, self.ranks_ms()));
+        }
+    }
+
+    /// Takes a set of checkpoints if one is due and every rank runs.
+    pub(crate) fn schedule_coordinated(&mut self) {
+        if self.strategy() == Strategy::Planned {
+            return self.schedule_coordinated_over_nodes();
+        }
+        let now = self.ranks_ms();
+        let hold = self.stops_with_snapshot();
+        let ready = |r: &crate::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
+        if !self.ranks.all.iter().all(ready) || self.ranks.all.iter().all(|r| r.gone) {
+            return;
+        }
+        let Some(coordinated) = &mut self.checkpoints.coordinated else { return };
+        if coordinated.under_way.is_some() || !(coordinated.wanted || now >= coordinated.due_ms) {
+            return;
+        }
+        coordinated.wanted = false;
+        coordinated.last += 1;
+        let generation = coordinated.last;
+        let mut ranks = Vec::new();
+        for (rank, r) in (0u32..).zip(&mut self.ranks.all) {
+            if let Some(proc) = &r.proc {
+                ranks.push((rank, proc.start));
+                r.capture.generation = Some(generation);
+            }
+        }
+        let left = ranks.iter().map(|r| r.0).collect();
+        let (taken, begun_ms) = (BTreeMap::new(), now);
+        let under_way =
+            UnderWay { generation, begun_ms, left, taken, segment: false, hold, failed: None };
+        coordinated.under_way = Some(under_way);
+        for &(rank, _) in &ranks {
+            let mut event = self.clock.event(EventKind::Checkpointing);
+            (event.rank, event.generation) = (Some(rank), Some(generation));
+            self.journal.log_event(event);
+        }
+        let (incremental, segment) =
+            (self.spec.protection.incremental, saved_job::segment_name(generation));
+        self.nodes.to_all(&ToNode::CheckpointAll { ranks, generation, incremental, hold, segment });
+    }
+
+    /// The checkpoint of one rank of a set is over.
+    pub(crate) fn coordinated_part(
+        &mut self,
+        rank: u32,
+        generation: u32,
+        result: CheckpointResult,
+    ) {
+        self.ranks.rank(rank).capture.generation = None;
+        let set = self.checkpoints.coordinated.as_mut().and_then(|t| t.under_way.as_mut());
+        let Some(set) = set.filter(|s| s.generation == generation) else {
+            return self.nodes.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+        };
+        set.left.remove(&rank);
+        match result {
+            CheckpointResult::Taken(taken) => drop(set.taken.insert(rank, taken)),
+            CheckpointResult::Failed { text, .. } | CheckpointResult::NoPartner(text) => {
+                set.failed = Some(format!("rank {rank}: {text}"));
+            }
+            CheckpointResult::Died => {
+                set.failed.get_or_insert_with(|| format!("rank {rank}: it did not come to stand"));
+            }
+        }
+        self.coordinated_over();
+    }
+
+    /// The segment of a set is written, or not.
+    pub(crate) fn coordinated_segment(&mut self, name: &str, result: Result<u64, String>) {
+        let set = self.checkpoints.coordinated.as_mut().and_then(|t| t.under_way.as_mut());
+        let Some(set) = set.filter(|s| saved_job::segment_name(s.generation) == name) else {
+            return self.remove_segment(name);
+        };
+        set.segment = true;
+        if let Err(why) = result {
+            set.failed.get_or_insert(why);
+        }
+        self.coordinated_over();
+    }
+
+    /// Commits a set of which all is there, or gives it up.
+    fn coordinated_over(&mut self) {
+        let now = self.ranks_ms();
+        let Some(coordinated) = &mut self.checkpoints.coordinated else { return };
+        let over = |s: &mut UnderWay| s.left.is_empty() && s.segment;
+        let Some(set) = coordinated.under_way.take_if(over) else { return };
+        let (hold, generation, begun_ms) = (set.hold, set.generation, set.begun_ms);
+        let committed = self.commit(set);
+        // After it is known what it cost.
+        self.checkpoints.coordinated.iter_mut().for_each(|t| t.rest(now, begun_ms));
+        match committed {
+            Ok(()) if hold => self.all_stopped_with(generation),
+            Ok(()) => {}
+            Err(why) => {
+                if hold {
+                    self.nodes.to_all(&ToNode::Signal { signal: SIGCONT });
+                }
+                self.coordinated_failed(generation, why);
+            }
+        }
+    }
+
+    fn commit(&mut self, set: UnderWay) -> Result<(), String> {
+        let UnderWay { generation, taken, failed, .. } = set;
+        let gone: Vec<bool> =
+            (0u32..).zip(&self.ranks.all).map(|(r, _)| !taken.contains_key(&r)).collect();
+        let written = match failed {
+            Some(why) => Err(why),
+            None => self.write_coordinated(generation, &taken).map_err(|e| e.to_string()),
+        };
+        if let Err(why) = written {
+            for rank in taken.into_keys() {
+                self.nodes.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+            }
+            return Err(why);
+        }
+        let Some(coordinated) = &mut self.checkpoints.coordinated else { return Ok(()) };
+        coordinated.told = None;
+        coordinated.kept.push(Set { generation, gone });
+        let surplus = coordinated.kept.len().saturating_sub(KEPT);
+        let old: Vec<u32> = coordinated.kept.drain(..surplus).map(|s| s.generation).collect();
+        for (rank, taken) in taken {
+            self.complete(rank, generation, taken);
+        }
+        self.coordinated_cost(generation);
+        old.into_iter().for_each(|g| self.remove_segment(&saved_job::segment_name(g)));
+        Ok(())
+    }
+
+    /// The images of a set count: what they cost, together.
+    pub(crate) fn coordinated_cost(&mut self, generation: u32) {
+        let cost = self.cost_of(0..self.size(), generation);
+        self.checkpoints.coordinated.iter_mut().for_each(|t| t.cost(cost));
+    }
+
+    /// Makes the set the one that a restart begins with.
+    fn write_coordinated(
+        &mut self,
+        generation: u32,
+        taken: &BTreeMap<u32, Box<Taken>>,
+    ) -> std::io::Result<()> {
+        let mut state = self.saved_state(generation)?;
+        for (&rank, taken) in taken {
+            let known = &mut state.ranks[rank as usize];
+            known.gone = false;
+            // What is given up by this is removed only afterwards.
+            known.retention.complete(
+                generation,
+                crate::checkpoints::point(&taken.meta),
+                taken.needs.clone(),
+            );
+        }
+        self.console.input.sync()?;
+        self.outside.files.set_saved_aside()?;
+        self.outside.files.write_saved(&state)
+    }
+
+    pub(crate) fn coordinated_failed(&mut self, generation: u32, why: String) {
+        self.remove_segment(&saved_job::segment_name(generation));
+        self.checkpoints.coordinated.iter_mut().for_each(|t| t.failed += 1);
+        let told = self.checkpoints.coordinated.as_mut().map(|t| t.told.replace(why.clone()));
+        if told.flatten().as_ref() != Some(&why) {
+            self.journal.say(format!(
+                "no checkpoint of all ranks: {why}; the job goes on, the last one stays"
+            ));
+        }
+        let mut event = self.clock.event(EventKind::CheckpointFailed);
+        event.generation = Some(generation);
+        event.text = why.clone();
+        self.journal.log_event(event);
+        for rank in 0..self.size() {
+            self.fail_asks(rank, &why);
+        }
+        // Else another is taken.
+        let swaps = self.is_swapped();
+        if let Some(why) =
+            self.checkpoints.coordinated.as_mut().filter(|_| swaps).and_then(Coordinated::fails)
+        {
+            self.not_swapped(&why);
+        }
+    }
+
+    /// No process is left. Goes back to the newest set, and the segment with it. False: there is
+    /// none.
+    pub(crate) fn go_back_with_segment(&mut self) -> bool {
+        let Some(coordinated) = &mut self.checkpoints.coordinated else { return false };
+        let out = coordinated.out;
+        if out.is_none() {
+            coordinated.died();
+        }
+        let unfinished = coordinated.under_way.take();
+        let set = coordinated.kept.last().map(|s| (s.generation, s.gone.clone()));
+        coordinated.going_back = set.as_ref().map(|s| s.0);
+        coordinated.wanted |= !self.checkpoints.asks.is_empty();
+        if let Some(unfinished) = unfinished {
+            self.remove_segment(&saved_job::segment_name(unfinished.generation));
+            for rank in unfinished.taken.into_keys() {
+                let generations = vec![unfinished.generation];
+                self.nodes.to_all(&ToNode::Remove { rank, generations });
+            }
+        }
+        let Some((generation, gone)) = set else { return false };
+        for (rank, gone) in (0u32..).zip(gone) {
+            let r = self.ranks.rank(rank);
+            (r.gone, r.capture.generation) = (gone, None);
+            // What comes again may come in another order.
+            r.tapes.iter_mut().for_each(|t| t.give_up());
+            if gone {
+                self.recovery.monitor.set_gone(rank);
+            }
+        }
+        // Else it is where they were.
+        if out != Some(generation) {
+            self.recovery.rollbacks += 1;
+            self.tell_back(generation, "all ranks, together");
+        }
+        self.nodes.to_all(&ToNode::Reload { segment: saved_job::segment_name(generation) });
+        true
+    }
+
+    /// The segment is that of the set again.
+    pub(crate) fn reloaded(&mut self, segment: &str, result: Result<(), String>) {
+        if fallback::is_snapshot(segment) {
+            return self.snapshot_reloaded(segment, result);
+        }
+        let set = self.checkpoints.coordinated.as_ref().and_then(|t| t.going_back);
+        let Some(set) = set.filter(|g| saved_job::segment_name(*g) == segment) else { return };
+        match result {
+            Ok(()) => self.bring_all(),
+            Err(why) => self.coordinated_refused(set, &why),
+        }
+    }
+
+    /// Brings all ranks back from the set.
+    pub(crate) fn bring_all(&mut self) {
+        let ranks: Vec<u32> =
+            (0..self.size()).filter(|r| self.recovery.monitor.may_start(*r)).collect();
+        let Some(coordinated) = &mut self.checkpoints.coordinated else { return };
+        let Some(set) = coordinated.going_back else { return };
+        coordinated.back.muster = Some(RestoreBarrier::new(set, ranks.iter().copied()));
+        ranks.into_iter().for_each(|rank| self.look_for(rank, set));
+    }
+
+    fn look_for(&mut self, rank: u32, set: u32) {
+        let (attempt, generations) = (self.ranks.all[rank as usize].deaths.count, vec![set]);
+        self.nodes.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
+    }
+
+    /// A rank could not be brought back with the others: it is tried again as long as none of them
+    /// is either, and else all go back once more.
+    pub(crate) fn bring_again(&mut self, rank: u32) {
+        let Some(coordinated) = &self.checkpoints.coordinated else { return };
+        match &coordinated.back.muster {
+            Some(muster) if muster.awaits(rank) => self.look_for(rank, muster.snapshot()),
+            _ => self.all_go_back(),
+        }
+    }
+
+    /// A rank's image of the set was looked at.
+    pub(crate) fn coordinated_candidate(&mut self, rank: u32, choice: Choice) {
+        let Some(coordinated) = &mut self.checkpoints.coordinated else { return };
+        let Some(set) = coordinated.going_back else { return };
+        match choice {
+            Choice::Image(meta) => {
+                let muster = coordinated.back.muster.as_mut();
+                let all = muster.and_then(|m| m.found(rank, meta.generation));
+                self.ranks.rank(rank).restore.found = Some(meta);
+                for rank in all.into_iter().flatten() {
+                    if let Some(meta) = self.ranks.rank(rank).restore.found.take() {
+                        self.launch(rank, *meta, true, None);
+                    }
+                }
+            }
+            Choice::Refused { generation, why, .. } if generation == set => {
+                let mut event = self.clock.event(EventKind::ImageRefused);
+                (event.rank, event.generation) = (Some(rank), Some(set));
+                event.text = why.clone();
+                self.journal.log_event(event);
+                self.coordinated_refused(set, &format!("rank {rank}: {why}"));
+            }
+            Choice::Unfit(why) => self.cannot_start_here(rank, &why),
+            Choice::Lacks { generation, why } if generation == set => {
+                match self.is_tried_again(rank, Fault::Files, generation) {
+                    true => self.cannot_start_here(rank, &why),
+                    false => self.coordinated_refused(set, &format!("rank {rank}: {why}")),
+                }
+            }
+            Choice::Left(count) => {
+                self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The set cannot be used: all go back to the one before, or to the beginning.
+    pub(crate) fn coordinated_refused(&mut self, set: u32, why: &str) {
+        if self.saving.restarting {
+            return self.fatal(format!("the job cannot be restarted: {why}"));
+        }
+        let Some(coordinated) = &mut self.checkpoints.coordinated else { return };
+        coordinated.kept.retain(|s| s.generation != set);
+        let newest = coordinated.newest();
+        // Before its files go, the state that names them does.
+        if let Err(error) = self.outside.files.take_saved_back(newest) {
+            tracing::warn!(%error, "what is saved is not the set before");
+        }
+        let next = match newest {
+            Some(_) => "the one before is taken",
+            None => "all ranks go back to the beginning",
+        };
+        self.journal
+            .say(format!("the checkpoint {set} of all ranks cannot be used: {why}; {next}"));
+        self.remove_segment(&saved_job::segment_name(set));
+        for rank in 0..self.size() {
+            let unneeded = self.ranks.rank(rank).retention.damaged(set);
+            self.remove_images(rank, unneeded);
+        }
+        self.all_go_back();
+    }
+
+    fn remove_segment(&self, name: &str) {
+        self.remove_image_file(name);
+    }
+
+    /// Answers `eyrie checkpoint`: all ranks get theirs together.
+    pub(crate) fn request_coordinated(&mut self, rank: Option<u32>) -> Result<(), String> {
+        if rank.is_some() {
+            return Err(String::from(
+                "with --ft coordinated all ranks are checkpointed together: leave --rank out",
+            ));
+        }
+        if let Some(why) = self.no_more_coordinated() {
+            return Err(why);
+        }
+        self.checkpoints.coordinated.iter_mut().for_each(Coordinated::request);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "coordinated_tests.rs"]
+mod tests;

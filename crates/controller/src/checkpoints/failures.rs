@@ -1,0 +1,90 @@
+//! Checkpoints of a rank that come to nothing, one after another.
+//!
+//! Kept true: no more are given up than for a reason that lasts, or after several attempts over a
+//! time in which a lost partner or gateway has been replaced; between attempts the rank runs.
+
+use crate::clock::{Moment, Now};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Failed checkpoints in a row, at least, before they are given up.
+const ATTEMPTS: u32 = 3;
+/// From the first failure to the next attempt; twice as long after each further one ...
+const PAUSE: Duration = Duration::from_millis(50);
+/// ... but no longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Failures {
+    count: u32,
+    first: Option<Moment>,
+    last: Option<Moment>,
+    /// A later attempt would fail for the same reason.
+    lasting: bool,
+}
+
+impl Failures {
+    pub fn one_more(&mut self, clock: Now, lasting: bool) {
+        let now = clock.moment();
+        self.count += 1;
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+        self.lasting = lasting;
+    }
+
+    /// Whether nothing comes of another attempt, also when they have failed for so long.
+    pub fn given_up(&self, patience: Duration, clock: Now) -> bool {
+        let long = self.first.is_some_and(|first| first.elapsed(clock) >= patience);
+        self.lasting || self.count >= ATTEMPTS && long
+    }
+
+    /// How long until another attempt is made; `None`: it may be made now.
+    pub fn pause(&self, clock: Now) -> Option<Duration> {
+        let since = self.last?.elapsed(clock);
+        let doubled = PAUSE.saturating_mul(1 << (self.count - 1).min(8));
+        doubled.min(LONGEST_PAUSE).checked_sub(since).filter(|left| !left.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn after(count: u32, lasting: bool) -> Failures {
+        let mut failures = Failures::default();
+        (0..count).for_each(|_| failures.one_more(Now::of_test(), lasting));
+        failures
+    }
+
+    /// So long after the failures.
+    fn later(time: Duration) -> Now {
+        Now::of_test().after(time)
+    }
+
+    #[test]
+    fn many_failures_at_once_are_not_given_up() {
+        assert!(!after(100, false).given_up(PATIENCE, later(Duration::ZERO)));
+        assert!(after(3, false).given_up(PATIENCE, later(PATIENCE)));
+        assert!(!after(2, false).given_up(PATIENCE, later(PATIENCE)));
+    }
+
+    #[test]
+    fn a_lasting_reason_is_given_up_at_once() {
+        let clock = later(Duration::ZERO);
+        assert!(after(1, true).given_up(PATIENCE, clock));
+        let mut other = after(1, true);
+        other.one_more(clock, false);
+        assert!(!other.given_up(PATIENCE, clock));
+    }
+
+    #[test]
+    fn attempts_are_paced() {
+        let clock = later(Duration::ZERO);
+        assert!(Failures::default().pause(clock).is_none());
+        assert!(after(1, false).pause(clock).is_some_and(|p| p <= PAUSE));
+        assert!(after(40, false).pause(clock).is_some_and(|p| p > PAUSE && p <= LONGEST_PAUSE));
+        assert!(after(40, false).pause(later(LONGEST_PAUSE)).is_none());
+    }
+}

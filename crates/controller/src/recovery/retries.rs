@@ -1,0 +1,220 @@
+//! Ranks that cannot be brought back where they are to be, for what that node lacks: room, memory,
+//! processes, a way to who has the image.
+//!
+//! Kept true: no image is given up for that; after a pause, which grows, the rank is ordered again,
+//! on one of several nodes where the planner says; it is told once for each node. What may be the
+//! fault of the image as well counts as that after some attempts; a file that is missing or another
+//! when all nodes had their turn.
+
+use crate::Job;
+use crate::clock::{Moment, Now};
+use crate::nodes::State;
+use eyrie_control::EventKind;
+use eyrie_control::node::Fault;
+use eyrie_protocol::membership::Member;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Until the first new attempt; twice as long after each further one ...
+const PAUSE: Duration = Duration::from_millis(100);
+/// ... but no longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Attempts to start from an image that may not be right, though each byte of it is.
+const ATTEMPTS: u32 = 3;
+/// Attempts at least where a file is not there that its process needs, is another, or is locked by
+/// somebody else: 12 s.
+const FILE_ATTEMPTS: u32 = 8;
+/// Attempts to go on with a saved job on a machine that may be the wrong one.
+const RESTARTS: u32 = 3;
+
+/// What keeps a rank from being brought back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Retries {
+    count: u32,
+    /// Starts of this image that failed for a reason that is not known.
+    strange: (u32, u32),
+    last: Option<Moment>,
+    /// The attempt that is to be made anew: the planner's number, and where it was.
+    waits: Option<(u32, Member)>,
+    expedited: bool,
+    why: Option<String>,
+    told: BTreeSet<u32>,
+}
+
+impl Retries {
+    /// Whether a start failed for no fault of the image, as far as can be known where there are so
+    /// many nodes.
+    pub fn is_of_place(&self, fault: Fault, generation: u32, nodes: usize) -> bool {
+        let before = if self.strange.0 == generation { self.strange.1 } else { 0 };
+        match fault {
+            Fault::Place => true,
+            Fault::Image => false,
+            Fault::Unknown => generation > 0 && before + 1 < ATTEMPTS,
+            Fault::Files => generation > 0 && before + 1 < FILE_ATTEMPTS.max(nodes as u32 + 1),
+        }
+    }
+
+    /// So many starts from this image failed.
+    pub fn is_strange(&mut self, generation: u32) {
+        let before = if self.strange.0 == generation { self.strange.1 } else { 0 };
+        self.strange = (generation, before + 1);
+    }
+
+    /// A new attempt is made.
+    pub fn tried(&mut self) {
+        (self.waits, self.expedited) = (None, false);
+    }
+
+    /// The planner waits for its end.
+    pub fn expedite(&mut self) {
+        self.expedited = true;
+    }
+
+    /// For `eyrie status`.
+    pub fn why(&self) -> Option<String> {
+        self.why.clone()
+    }
+
+    fn one_more(&mut self, clock: Now, incarnation: u32, at: Member, why: String) {
+        self.count += 1;
+        self.last = Some(clock.moment());
+        self.waits = Some((incarnation, at));
+        self.why = Some(why);
+    }
+
+    /// How long until the next attempt; `None`: there is none to be made.
+    fn pause(&self, clock: Now) -> Option<Duration> {
+        let since = self.last.filter(|_| self.waits.is_some())?.elapsed(clock);
+        let doubled = PAUSE.saturating_mul(1 << self.count.saturating_sub(1).min(8));
+        let pause = if self.expedited { Duration::ZERO } else { doubled.min(LONGEST_PAUSE) };
+        Some(pause.saturating_sub(since))
+    }
+}
+
+impl Job {
+    /// A rank could not be started at its home.
+    pub(crate) fn cannot_start_here(&mut self, rank: u32, why: &str) {
+        let (at, incarnation) =
+            (self.nodes.member(self.nodes.placement.home(rank)), self.ranks.rank(rank).incarnation);
+        self.cannot_be_had(rank, at, incarnation, why);
+    }
+
+    /// Whether a rank is tried again, at its home or elsewhere, for what kept it from being
+    /// brought back from this image.
+    pub(crate) fn is_tried_again(&mut self, rank: u32, fault: Fault, generation: u32) -> bool {
+        // A rank that comes back together with others has one node that it can come back at.
+        let alone = self.checkpoints.units.partition().are_ranks();
+        let left = self.nodes.all.iter().filter(|n| n.state != State::Lost).count();
+        let nodes = if alone { left } else { 1 };
+        let retries = &mut self.ranks.rank(rank).coming_back.retries;
+        let again = retries.is_of_place(fault, generation, nodes);
+        if again && matches!(fault, Fault::Unknown | Fault::Files) {
+            retries.is_strange(generation);
+        }
+        if !again {
+            // The next image begins with short pauses.
+            retries.count = 0;
+        }
+        again
+    }
+
+    /// A node cannot bring a rank back now.
+    pub(crate) fn cannot_be_had(&mut self, rank: u32, at: Member, incarnation: u32, why: &str) {
+        let clock = self.clock.now();
+        let many = self.many();
+        let place = if many { format!("on node {}", at.node) } else { String::from("now") };
+        let retries = &mut self.ranks.rank(rank).coming_back.retries;
+        retries.one_more(clock, incarnation, at, format!("{place}: {why}"));
+        let (count, first) = (retries.count, retries.told.insert(at.node));
+        if self.saving.restarting && !many && count >= RESTARTS {
+            return self.fatal(format!("the job cannot be restarted: rank {rank}: {why}"));
+        }
+        if first {
+            let next = match many {
+                true => "another node is tried, or the same again",
+                false => "it is tried again",
+            };
+            self.journal.say(format!("rank {rank} cannot be brought back {place}: {why}; {next}"));
+            let mut event = self.clock.event(EventKind::Unfit);
+            (event.rank, event.node) = (Some(rank), Some(at.node));
+            event.text = why.to_string();
+            self.journal.log_event(event);
+        }
+    }
+
+    /// How long until a rank is tried again.
+    pub(crate) fn next_retry(&self) -> Duration {
+        let clock = self.clock.now();
+        if !self.recovery.monitor.running() {
+            return Duration::MAX;
+        }
+        let pauses = self.ranks.all.iter().filter_map(|r| r.coming_back.retries.pause(clock));
+        pauses.min().unwrap_or(Duration::MAX).max(Duration::from_millis(1))
+    }
+
+    /// Has the ranks brought back whose pause is over.
+    pub(crate) fn tend_retries(&mut self) {
+        let clock = self.clock.now();
+        let due = |r: &crate::Rank| r.coming_back.retries.pause(clock).is_some_and(|p| p.is_zero());
+        let all: Vec<u32> =
+            (0u32..).zip(&self.ranks.all).filter(|(_, r)| due(r)).map(|(n, _)| n).collect();
+        for rank in all {
+            let Some((incarnation, at)) = self.ranks.rank(rank).coming_back.retries.waits.take()
+            else {
+                continue;
+            };
+            self.ranks.rank(rank).coming_back.retries.tried();
+            self.try_again(rank, incarnation, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_paced() {
+        let clock = Now::of_test();
+        let mut retries = Retries::default();
+        assert_eq!(retries.pause(clock), None);
+        let at = Member { node: 1, epoch: 1 };
+        retries.one_more(clock, 1, at, String::new());
+        assert!(retries.pause(clock).is_some_and(|p| p <= PAUSE));
+        (0..40).for_each(|_| retries.one_more(clock, 1, at, String::new()));
+        assert!(retries.pause(clock).is_some_and(|p| p > PAUSE && p <= LONGEST_PAUSE));
+        retries.expedite();
+        assert_eq!(retries.pause(clock), Some(Duration::ZERO));
+        retries.tried();
+        assert_eq!(retries.pause(clock), None);
+    }
+
+    #[test]
+    fn what_may_be_the_image_is_at_last_taken_for_it() {
+        let mut retries = Retries::default();
+        assert!(
+            retries.is_of_place(Fault::Place, 0, 1) && !retries.is_of_place(Fault::Image, 3, 1)
+        );
+        for _ in 1..ATTEMPTS {
+            assert!(retries.is_of_place(Fault::Unknown, 3, 1));
+            retries.is_strange(3);
+        }
+        assert!(!retries.is_of_place(Fault::Unknown, 3, 1));
+        // An older one is another matter; without any it is the program.
+        assert!(retries.is_of_place(Fault::Unknown, 2, 1));
+        assert!(!retries.is_of_place(Fault::Unknown, 0, 1));
+    }
+
+    #[test]
+    fn every_node_has_its_turn_before_files_are_taken_for_gone() {
+        for nodes in [1, 3, 40] {
+            let (mut retries, mut tried) = (Retries::default(), 1);
+            while retries.is_of_place(Fault::Files, 3, nodes) {
+                retries.is_strange(3);
+                tried += 1;
+            }
+            assert!(tried > nodes && tried >= FILE_ATTEMPTS as usize, "{tried}");
+        }
+    }
+}

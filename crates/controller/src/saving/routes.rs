@@ -1,0 +1,143 @@
+//! How what nodes have comes to where a whole job is restarted from, past the controller where that
+//! can be.
+//!
+//! Kept true: what a node says that it has brought is taken for what it is of, and for nothing
+//! else.
+
+use crate::Job;
+use eyrie_control::node::ToNode;
+use eyrie_control::{Delivered, SavedWay, StoredFile, Way};
+use eyrie_state::home;
+use eyrie_state::image_names;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// How the ranks of a state were brought.
+#[derive(Default)]
+pub(crate) struct Routes {
+    /// By node: the way of its ranks, the slowest counts, and why it was no other.
+    nodes: BTreeMap<u32, (Way, Option<String>)>,
+    /// Ranks whose images are in the object store.
+    stored: BTreeSet<u32>,
+    files: Vec<StoredFile>,
+    sent_bytes: u64,
+}
+
+impl Routes {
+    /// A node has brought a rank.
+    pub(crate) fn take(&mut self, node: u32, rank: u32, said: Delivered) -> Result<(), String> {
+        let images = format!("{}/", home::IMAGES);
+        let of_rank = |file: &StoredFile| {
+            let name = file.name.strip_prefix(&images).and_then(image_names::parse);
+            let plain = !file.object.is_empty() && !file.object.contains("..");
+            plain && name.is_some_and(|named| named.rank == rank)
+        };
+        if !said.files.iter().all(of_rank) {
+            return Err(String::from("its node names files that are not the rank's"));
+        }
+        if said.way == Way::Store {
+            self.stored.insert(rank);
+            self.sent_bytes += said.sent_bytes;
+            self.files.extend(said.files);
+        }
+        let known = self.nodes.entry(node).or_insert((said.way, None));
+        if said.way <= known.0 {
+            *known = (said.way, said.why);
+        }
+        Ok(())
+    }
+
+    /// Whether the images of a rank are in the object store.
+    pub(crate) fn is_stored(&self, rank: u32) -> bool {
+        self.stored.contains(&rank)
+    }
+
+    /// What is there.
+    pub(crate) fn files(&self) -> &[StoredFile] {
+        &self.files
+    }
+
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Bytes of these that nodes had to send.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// For `eyrie status`.
+    pub(crate) fn told(&self) -> Vec<SavedWay> {
+        let told = |(node, (way, why)): (&u32, &(Way, Option<String>))| SavedWay {
+            node: *node,
+            way: way.to_string(),
+            why: why.clone(),
+        };
+        self.nodes.iter().map(told).collect()
+    }
+}
+
+impl fmt::Display for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = |wanted: Way| self.nodes.values().filter(|(way, _)| *way == wanted).count();
+        let words = [
+            (by(Way::Store), "sent to the object store"),
+            (by(Way::Folder), "written into the folder"),
+            (by(Way::Controller), "brought through the controller"),
+        ];
+        let words = words.iter().filter(|(count, _)| *count > 0);
+        let words: Vec<String> = words.map(|(count, how)| format!("{how} by {count}")).collect();
+        write!(f, "{}", words.join(", "))
+    }
+}
+
+impl Job {
+    /// Tells all nodes how what they are going to bring may come past the controller. `stored`: it
+    /// is to go to the object store, of which it is known what is in it.
+    pub(crate) fn offer_routes(&mut self, attempt: u32, stored: bool) {
+        let mut homes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for rank in 0..self.size() {
+            homes.entry(self.nodes.placement.home(rank)).or_default().push(rank);
+        }
+        for (node, sealed) in self.outside.store.ways(attempt, stored, &homes) {
+            self.nodes.all[node as usize].send(ToNode::Ways { attempt, sealed });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_control::node::Determinants;
+
+    fn said(way: Way, why: Option<&str>, names: &[&str]) -> Delivered {
+        let file = |name: &&str| StoredFile {
+            name: name.to_string(),
+            object: format!("data/{name}"),
+            bytes: 10,
+            hash: String::new(),
+        };
+        let (why, files) = (why.map(String::from), names.iter().map(file).collect());
+        Delivered { determinants: Determinants::default(), way, why, files, sent_bytes: 7 }
+    }
+
+    #[test]
+    fn what_a_node_says_is_of_the_rank_it_says_it_of() {
+        let mut routes = Routes::default();
+        let own = ["images/rank-3.gen-2", "images/rank-3.gen-2.log"];
+        routes.take(0, 3, said(Way::Store, None, &own)).unwrap();
+        for wrong in ["images/rank-4.gen-2", "saved", "rank-3.gen-2", "images/../saved", ""] {
+            assert!(routes.take(0, 3, said(Way::Store, None, &[wrong])).is_err(), "{wrong}");
+        }
+        assert!(routes.is_stored(3) && !routes.is_stored(4));
+        assert_eq!((routes.stored_bytes(), routes.sent_bytes()), (20, 7));
+        routes.take(1, 4, said(Way::Controller, Some("no route"), &[])).unwrap();
+        routes.take(1, 5, said(Way::Store, None, &[])).unwrap();
+        let told = routes.told();
+        assert_eq!((told[0].way.as_str(), &told[0].why), ("store", &None));
+        let (way, why) = (told[1].way.as_str(), told[1].why.as_deref());
+        assert_eq!((way, why), ("controller", Some("no route")));
+        let text = "sent to the object store by 1, brought through the controller by 1";
+        assert_eq!(routes.to_string(), text);
+    }
+}

@@ -1,0 +1,77 @@
+//! What a process becomes in its job when it starts: one of the ranks that the job began with, one
+//! that ranks have started (`MPI_Comm_spawn`), or the keeper.
+
+use std::rc::Rc;
+
+use super::order::{Order, Started};
+use super::room::{ORDER, READY};
+use super::state::{Dynamic, Known, Room};
+use crate::comm::{CommTable, Inherit, PICKED_CTX, ROOM_CTX, TAKEN};
+use crate::consts::{COMM_NULL, COMM_WORLD, ERRORS_ARE_FATAL};
+use crate::error::{Res, class};
+use crate::group::Group;
+use crate::handle::Handle;
+use crate::machine::Machine;
+
+impl Machine {
+    /// Becomes what is known of this process.
+    pub(crate) fn take_place(&mut self, known: Known) -> Res<()> {
+        let (me, ranks) = self.world();
+        let number = self.endpoint.world();
+        let room = known.room.filter(|_| number == 0);
+        self.attrs.set_started(known.appnum as i32, known.universe.unwrap_or(ranks));
+        let mut started = None;
+        if let Some(room) = known.room {
+            let members = if me < room.first { (0..room.first).collect() } else { vec![me] };
+            self.comms = CommTable::of_part(me, members);
+            // The next program of a script that was started is alone.
+            if number == 0 && room.places().contains(&me) {
+                self.enter();
+                let order = self.own_order(room);
+                self.leave();
+                started = Some(order?);
+            }
+        }
+        if let Some(started) = &started {
+            let Started { ctx, world_ctx, .. } = *started;
+            let next = if world_ctx < PICKED_CTX { ctx.max(world_ctx) + TAKEN } else { 0 };
+            self.comms = CommTable::of_started(me, started.world.clone(), world_ctx, next);
+            self.attrs.set_started(started.appnum as i32, known.universe.unwrap_or(ranks));
+        }
+        self.comms.dynamic = Dynamic::of_job(known.job, room, number);
+        if let Some(started) = started {
+            self.enter();
+            let parent = self.greet(&started);
+            self.leave();
+            self.comms.dynamic.parent = parent?;
+        }
+        Ok(())
+    }
+
+    /// What this process was told before it was the program that it is.
+    fn own_order(&mut self, room: Room) -> Res<Started> {
+        let all = self.everybody(ROOM_CTX);
+        match Order::parse(&self.recv_words(&all, room.keeper, ORDER)?) {
+            Some(Order::Begin(_, started)) => Ok(started),
+            _ => Err(class::INTERN),
+        }
+    }
+
+    /// Tells the rank that has started this one that it is there.
+    fn greet(&mut self, started: &Started) -> Res<Handle> {
+        let all = self.everybody(ROOM_CTX);
+        self.send_words(&all, started.root, READY, &[])?;
+        let remote = Some(Rc::new(Group::new(started.parents.clone(), self.world().0)));
+        let inherit = Inherit { remote, ..Inherit::default() };
+        let group = self.comms.get(COMM_WORLD)?.group.clone();
+        let (handle, _) = self.comm_insert(started.ctx, group, inherit, ERRORS_ARE_FATAL)?;
+        self.comm_set_name(handle, b"MPI_COMM_PARENT")?;
+        Ok(handle)
+    }
+
+    /// `MPI_Comm_get_parent`: null in a program that no rank has started, and when it was freed.
+    pub fn comm_parent(&self) -> Handle {
+        let parent = self.comms.dynamic.parent;
+        if self.comms.get_ref(parent).is_ok() { parent } else { COMM_NULL }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a rank knows of its job besides the ranks that it began with: what a process is in it, its
+//! ports. Data only; what is done with it is in the files beside this.
+//!
+//! A job with room for N programs that ranks start (`eyrie run --spawn-room N`) has N ranks more
+//! than the world that it begins with, the *places*, and the last rank of all, the *keeper*, which
+//! gives them away (`room`).
+
+use std::collections::BTreeSet;
+
+use eyrie_channel::Endpoint;
+
+use crate::consts::COMM_NULL;
+use crate::error::{Res, class};
+use crate::handle::Handle;
+
+/// Tags of answers at ports have this bit.
+pub(super) const LIBRARY_TAG: i32 = 1 << 30;
+/// How many ranks a job has for its room, the keeper among them.
+pub const ROOM_VARIABLE: &str = "EYRIE_ROOM";
+/// `MPI_UNIVERSE_SIZE` of a job with room.
+pub const UNIVERSE_VARIABLE: &str = "EYRIE_UNIVERSE";
+/// The number of the program among several that a job begins with.
+pub const APPNUM_VARIABLE: &str = "EYRIE_APPNUM";
+
+/// The ranks behind those that a job begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// The first place.
+    pub first: u32,
+    /// Behind the last place.
+    pub keeper: u32,
+}
+
+impl Room {
+    pub(super) fn of(ranks: u32, count: u32) -> Option<Room> {
+        let first = ranks.checked_sub(count).filter(|first| *first > 0 && count > 0)?;
+        Some(Room { first, keeper: ranks - 1 })
+    }
+
+    pub(super) fn places(self) -> std::ops::Range<u32> {
+        self.first..self.keeper
+    }
+}
+
+/// What the job and the environment say of this process.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(super) job: String,
+    pub(super) room: Option<Room>,
+    pub(super) appnum: u32,
+    pub(super) universe: Option<u32>,
+}
+
+impl Known {
+    pub fn of_process(endpoint: &Endpoint) -> Known {
+        if endpoint.is_unwatched() {
+            return Known { job: format!("process-{}", std::process::id()), ..Known::default() };
+        }
+        let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+        let room = Room::of(endpoint.size(), endpoint.room());
+        Known {
+            job: std::env::var("EYRIE_JOB").unwrap_or_default(),
+            room,
+            appnum: number(APPNUM_VARIABLE).unwrap_or(0),
+            universe: number(UNIVERSE_VARIABLE).filter(|_| room.is_some()),
+        }
+    }
+}
+
+/// What this rank knows of its job and of ports.
+pub(crate) struct Dynamic {
+    /// The job as its ports name it: one of another job is refused.
+    pub(super) job: String,
+    /// The job has room for programs that are started later.
+    pub(super) room: Option<Room>,
+    /// The inter-communicator with those who have started this program.
+    pub(super) parent: Handle,
+    pub(super) ports: Ports,
+}
+
+impl Default for Dynamic {
+    fn default() -> Dynamic {
+        Dynamic::of_job(String::new(), None, 0)
+    }
+}
+
+impl Dynamic {
+    /// Of the rank's program of that number.
+    pub(super) fn of_job(job: String, room: Option<Room>, program: u32) -> Dynamic {
+        Dynamic { job, room, parent: COMM_NULL, ports: Ports::behind(program) }
+    }
+}
+
+const PREFIX: &str = "eyrie-port";
+
+/// Those that this rank has opened.
+pub(super) struct Ports {
+    pub(super) open: BTreeSet<i32>,
+    /// How many there have been.
+    pub(super) opened: i32,
+}
+
+/// Each program of a rank has so many ports (as a power of two): what was sent to those of the one
+/// before is not for them.
+const PORTS_SHIFT: u32 = 16;
+
+impl Ports {
+    pub(super) fn behind(program: u32) -> Ports {
+        let opened = (program << PORTS_SHIFT) as i32 & (LIBRARY_TAG - 1);
+        Ports { open: BTreeSet::new(), opened }
+    }
+}
+
+impl Dynamic {
+    pub(super) fn port_name(&self, rank: u32, number: i32) -> String {
+        format!("{PREFIX}#{}#{rank}#{number}", self.job)
+    }
+
+    /// Rank and number of a port of this job.
+    pub(super) fn port(&self, name: &[u8]) -> Res<(u32, i32)> {
+        let name = std::str::from_utf8(name).map_err(|_| class::PORT)?;
+        let found = || {
+            let rest = name.strip_prefix(PREFIX)?.strip_prefix('#')?;
+            let mut words = rest.rsplitn(3, '#');
+            let number = words.next()?.parse().ok()?;
+            let rank = words.next()?.parse().ok()?;
+            let number = (0..LIBRARY_TAG).contains(&number).then_some(number)?;
+            (words.next()? == self.job).then_some((rank, number))
+        };
+        found().ok_or(class::PORT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_behind_the_ranks_that_a_job_begins_with() {
+        assert_eq!(Room::of(7, 3), Some(Room { first: 4, keeper: 6 }));
+        assert_eq!(Room::of(5, 1).map(|r| r.places().count()), Some(0));
+        assert_eq!((Room::of(3, 3), Room::of(3, 0), Room::of(3, 9)), (None, None, None));
+    }
+}

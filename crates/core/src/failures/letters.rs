@@ -1,0 +1,136 @@
+//! What ranks tell each other of communicators besides messages of the program: that one is
+//! revoked, what an agreement needs, that a rank finalizes.
+//!
+//! Kept true: a letter has a context of its own, so no receive of the program gets it; it is read
+//! where a call would wait. A revocation is passed on by everybody who hears of it for the first
+//! time, to all members, so it reaches all that live whoever dies meanwhile.
+
+use std::rc::Rc;
+
+use super::agree;
+use crate::comm::{CONTROL_CTX, Comm};
+use crate::consts::{ANY_TAG, COMM_SELF};
+use crate::datatype::predefined::BYTE;
+use crate::error::{Res, class};
+use crate::machine::Machine;
+use crate::request::{Data, Op, RecvOp};
+
+const WORD: usize = size_of::<u64>();
+
+/// What the first word of a letter says.
+const REVOKED: u64 = 1;
+pub(super) const AGREEMENT: u64 = 2;
+const FINISHING: u64 = 3;
+
+impl Machine {
+    pub(super) fn write_letter(&mut self, to: u32, words: &[u64]) -> Res<()> {
+        if self.failures.is_lost(to) {
+            return Ok(());
+        }
+        let post = self.failures.post.clone();
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.post_bytes(&post, CONTROL_CTX, to, 0, bytes)
+    }
+
+    /// Reads what has come, whole. True if anything.
+    pub(super) fn read_letters(&mut self) -> bool {
+        let mut read = false;
+        for (source, words) in std::mem::take(&mut self.failures.early) {
+            read |= self.heed_letter(source, words);
+        }
+        for source in 0..self.endpoint.size() {
+            while let Some(words) = self.next_letter(source) {
+                self.heed_letter(source, words);
+                read = true;
+            }
+        }
+        read
+    }
+
+    /// The next letter of a rank, if all of it is there.
+    fn next_letter(&mut self, source: u32) -> Option<Vec<u64>> {
+        let (_, found) = self.engine.queues(CONTROL_CTX).find_unexpected(Some(source), ANY_TAG)?;
+        let (len, whole) =
+            self.engine.unexpected.get(found.slot)?.as_ref().map(|u| (u.len, u.whole))?;
+        if !whole {
+            // Of somebody who lives the rest follows.
+            self.failures.mail |= !self.failures.is_lost(source);
+            return None;
+        }
+        self.receive_letter(source, len).ok()
+    }
+
+    fn receive_letter(&mut self, source: u32, len: u64) -> Res<Vec<u64>> {
+        let post = self.failures.post.clone();
+        let mut bytes = vec![0; usize::try_from(len).map_err(|_| class::NO_MEM)?];
+        let data = Data::new(bytes.as_mut_ptr(), len, self.types.get(BYTE)?);
+        let op = RecvOp { open: true, ..self.recv_op(CONTROL_CTX, data, Some(source), ANY_TAG) };
+        let req = self.new_request(&post, COMM_SELF, Op::Recv(op))?;
+        self.post_recv(req);
+        self.coll_wait(&[req])?;
+        Ok(bytes
+            .chunks_exact(WORD)
+            .map(|word| word.try_into().map_or(0, u64::from_le_bytes))
+            .collect())
+    }
+
+    /// False: it is of a communicator that is not known here yet, and is kept.
+    fn heed_letter(&mut self, source: u32, words: Vec<u64>) -> bool {
+        match words.split_first() {
+            Some((&REVOKED, [ctx])) => self.hear_revoked(*ctx as u32),
+            Some((&AGREEMENT, rest)) => {
+                let Some(letter) = agree::Letter::parse(rest) else { return true };
+                if !self.hear_agreement(source, letter) {
+                    self.failures.early.push((source, words));
+                    return false;
+                }
+            }
+            Some((&FINISHING, [])) => self.failures.finishing[source as usize] = true,
+            _ => debug_assert!(false, "a letter of rank {source} that nobody writes"),
+        }
+        true
+    }
+
+    fn hear_revoked(&mut self, ctx: u32) {
+        if self.failures.revoked.contains(&ctx) {
+            return;
+        }
+        let known = self.comms.all().find(|comm| comm.ctx() == ctx).cloned();
+        match known {
+            Some(comm) => self.revoke_and_tell(&comm),
+            None => drop(self.failures.revoked.insert(ctx)),
+        }
+    }
+
+    /// Nothing but agreements goes on in it any more, here and wherever its members are.
+    pub(super) fn revoke_and_tell(&mut self, comm: &Rc<Comm>) {
+        if !self.failures.revoked.insert(comm.ctx()) {
+            return;
+        }
+        comm.revoke();
+        self.give_up_all();
+        let me = self.endpoint.rank();
+        let remote = comm.remote.as_ref().map(|r| r.group.clone());
+        let groups = std::iter::once(comm.group.clone()).chain(remote);
+        let others: Vec<u32> = groups.flat_map(|g| g.members().to_vec()).collect();
+        for to in others.into_iter().filter(|to| *to != me) {
+            // A letter that cannot be sent is of a job that is about to end.
+            let _ = self.write_letter(to, &[REVOKED, u64::from(comm.ctx())]);
+        }
+    }
+
+    /// `MPI_Finalize`: nobody leaves while others may still need what it knows of agreements.
+    pub(crate) fn finish_with_others(&mut self) {
+        if !self.failures.reports {
+            return;
+        }
+        let me = self.endpoint.rank();
+        for to in (0..self.endpoint.size()).filter(|to| *to != me) {
+            let _ = self.write_letter(to, &[FINISHING]);
+        }
+        self.wait_for(|m| {
+            let there = |r: u32| m.failures.finishing[r as usize] || m.failures.is_lost(r);
+            (0..m.endpoint.size()).all(|r| r == me || there(r))
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! Who writes to files, where the kernel tells that somebody does and not who: to all but those who
+//! may administer the system.
+//!
+//! Kept true: a file is taken for a program's own only if a process of it was seen having it open,
+//! or if it is the user's own, lies where one program alone works, nobody has it open now, and no
+//! other process of the user works there. A shell counts if it has the terminal, and not while it
+//! waits for what it began. Who writes from elsewhere, and in a moment, is not seen.
+
+use crate::kernel::leases;
+use crate::kernel::procfs::{self, Stat};
+use crate::resources::files::watch::{Whose, whose};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// For how long it is taken for true who works in a folder.
+const FRESH: Duration = Duration::from_millis(250);
+
+/// First processes of programs, and where they work.
+type Roots = BTreeMap<libc::pid_t, PathBuf>;
+
+/// What was found a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct Guess {
+    alone: BTreeMap<libc::pid_t, (Instant, bool)>,
+}
+
+impl Guess {
+    /// Whose process has a file open for writing just now, if somebody has.
+    pub fn who_has(&self, path: &Path, roots: &Roots) -> Whose {
+        let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+        let pid = if is_file { leases::of(path) } else { None };
+        match pid.filter(|pid| *pid > 0) {
+            Some(pid) => whose(pid, roots),
+            None => Whose::Unknown,
+        }
+    }
+
+    /// Programs that may have written to a file, and whether it is likely enough.
+    pub fn who_may(&mut self, path: &Path, roots: &Roots) -> (Vec<libc::pid_t>, bool) {
+        let works = |(_, cwd): &(&libc::pid_t, &PathBuf)| {
+            !cwd.as_os_str().is_empty() && path.starts_with(cwd)
+        };
+        let by: Vec<libc::pid_t> = roots.iter().filter(works).map(|(root, _)| *root).collect();
+        let [root] = by[..] else { return (by, false) };
+        // SAFETY: no arguments.
+        let user = unsafe { libc::geteuid() };
+        let of_others = libc::S_IWOTH;
+        // One that has another name by now is looked at under that.
+        let own = fs::symlink_metadata(path)
+            .ok()
+            .is_none_or(|meta| meta.uid() == user && meta.mode() & of_others == 0);
+        let surely = own && self.works_alone(root, &roots[&root], roots, user);
+        (by, surely)
+    }
+
+    fn works_alone(&mut self, root: libc::pid_t, cwd: &Path, roots: &Roots, user: u32) -> bool {
+        let now = Instant::now();
+        if let Some((at, alone)) = self.alone.get(&root)
+            && now.duration_since(*at) < FRESH
+        {
+            return *alone;
+        }
+        let all = procfs::processes().unwrap_or_default();
+        let alone = !all.into_iter().any(|pid| is_in_the_way(pid, cwd, roots, user));
+        self.alone.insert(root, (now, alone));
+        alone
+    }
+}
+
+/// Whether another process of the user works in a folder, or below.
+fn is_in_the_way(pid: libc::pid_t, folder: &Path, roots: &Roots, user: u32) -> bool {
+    let of_user = fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == user);
+    let works =
+        || fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+    if !of_user || !works() || whose(pid, roots) != Whose::Others {
+        return false;
+    }
+    !is_above_us(pid) || has_terminal(pid)
+}
+
+fn is_above_us(pid: libc::pid_t) -> bool {
+    let mut at = std::process::id() as libc::pid_t;
+    while at > 1 && at != pid {
+        let Ok(stat) = Stat::read(at) else { return false };
+        at = stat.field(4) as libc::pid_t;
+    }
+    at == pid
+}
+
+/// Whether its group is the one that the terminal is given to.
+fn has_terminal(pid: libc::pid_t) -> bool {
+    Stat::read(pid).is_ok_and(|stat| stat.field(5) == stat.field(8))
+}

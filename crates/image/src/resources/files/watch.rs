@@ -1,0 +1,735 @@
+//! Which files programs write to that they do not keep open: a script's `>> log`, a file that is
+//! opened anew for each line; and which files and folders they make
+//! ([`crate::resources::files::created`]). The kernel tells of it (fanotify), with the process that
+//! did it to those who may administer the system, and without it to others, who go by what they see
+//! ([`crate::resources::files::attribution`]).
+//!
+//! Watched are the folders in which programs work, those below, and those of files that they have
+//! open; one that is made later is watched as soon as the kernel tells of it. Nobody waits for us;
+//! a process that is gone before it is looked at is known if it was seen when it opened the file.
+//! What a child of ours does before it is said to be a program waits until then.
+//!
+//! Kept true: a file is only taken for a program's own if a process of that program was seen
+//! writing to it, or moved it there, or made its folder so shortly before that nothing was seen of
+//! that folder yet, or if it got its name from one that was; one that others were seen writing to
+//! is told apart.
+
+use crate::kernel::procfs::Stat;
+use crate::kernel::time::now;
+use crate::resources::clocks;
+use crate::resources::files::attribution::Guess;
+use crate::resources::files::created::{Birth, Made, Notes};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const REPORT_DFID_NAME: u32 = 0x400 | 0x800;
+const DFID_NAME: u8 = 2;
+const OLD_DFID_NAME: u8 = 10;
+const NEW_DFID_NAME: u8 = 12;
+const EVENT_BYTES: usize = 24;
+const BUFFER_BYTES: usize = 1 << 16;
+/// Folders that are watched for a program, and how far below the one in which it works.
+const MAX_FOLDERS: usize = 256;
+const MAX_DEPTH: usize = 4;
+/// Folders that are watched in all.
+const MAX_WATCHED: usize = 4096;
+/// What is told of files and folders in a folder that is watched.
+const ASKED: u64 = libc::FAN_OPEN
+    | libc::FAN_CLOSE_WRITE
+    | libc::FAN_CREATE
+    | libc::FAN_MOVED_TO
+    | libc::FAN_DELETE
+    | libc::FAN_ONDIR
+    | libc::FAN_EVENT_ON_CHILD;
+/// For how long a thread waits for word at a time.
+const WAIT_MS: i32 = 1000;
+/// What children of ours did that are no programs yet.
+const MAX_EARLY: usize = 1024;
+/// Files that are remembered.
+const MAX_FILES: usize = 4096;
+/// How long it is remembered whose a process was.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// A folder whose folders were looked for is not looked through again for so long: what comes
+/// meanwhile is told.
+const LOOKED: Duration = Duration::from_secs(1);
+/// Most parents of a process that are looked at.
+const MAX_PARENTS: usize = 64;
+
+/// Who was seen writing to a file.
+#[derive(Debug, Default)]
+struct Touch {
+    by: BTreeSet<libc::pid_t>,
+    others: bool,
+}
+
+/// Whose a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Of the program with this first process.
+    Program(libc::pid_t),
+    /// Of none.
+    Others,
+    /// Of this child of ours, which may become a program.
+    Early(libc::pid_t),
+    /// It is this one, which puts files back and writes images.
+    Ours,
+    /// It is gone.
+    Unknown,
+}
+
+/// A folder that has come.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// The program that made it, if one did.
+    made_by: Option<libc::pid_t>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Folders by their handles.
+    folders: HashMap<Vec<u8>, PathBuf>,
+    /// Folders that were looked through, and when.
+    looked: HashMap<PathBuf, Instant>,
+    /// First processes of programs, and where they work.
+    roots: BTreeMap<libc::pid_t, PathBuf>,
+    files: BTreeMap<PathBuf, Touch>,
+    made: Made,
+    notes: Option<Notes>,
+    /// What children of ours did.
+    early: VecDeque<(libc::pid_t, Vec<u8>)>,
+    /// The kernel says who it was.
+    told: bool,
+    /// Where it does not.
+    guess: Guess,
+    /// Where nothing is looked at, with all that is below: what is ours there we write.
+    ours: Vec<PathBuf>,
+    /// Whose processes were, and when.
+    known: HashMap<libc::pid_t, (libc::pid_t, Instant)>,
+}
+
+/// What programs of this machine write to.
+#[derive(Debug)]
+pub struct Watch {
+    fd: OwnedFd,
+    seen: Mutex<Seen>,
+}
+
+/// A file that a program was seen writing to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// Its path.
+    pub path: PathBuf,
+    /// Others were seen writing to it, too.
+    pub shared: bool,
+    /// It is a folder, a link or a named pipe, which the program made.
+    pub folder: bool,
+}
+
+impl Watch {
+    /// Begins; `None` where the kernel does not tell.
+    pub fn begin() -> Option<Watch> {
+        let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | REPORT_DFID_NAME;
+        // SAFETY: numbers only.
+        let init = |flags| unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) };
+        // This takes the right to be told who does what.
+        let mut fd = init(flags | libc::FAN_UNLIMITED_MARKS);
+        let told = fd >= 0;
+        if !told {
+            // Linux 5.13.
+            fd = init(flags);
+        }
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: just made, and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let seen = Seen { made: Made::new(), told, ..Seen::default() };
+        Some(Watch { fd, seen: Mutex::new(seen) })
+    }
+
+    /// Begins, and has a thread take what is told until nobody else has the watch any more.
+    pub fn start() -> Option<Arc<Watch>> {
+        let watch = Arc::new(Watch::begin()?);
+        let weak = Arc::downgrade(&watch);
+        let run = move || {
+            while let Some(watch) = weak.upgrade() {
+                watch.take(WAIT_MS);
+            }
+        };
+        std::thread::Builder::new().name("watch".into()).spawn(run).ok()?;
+        Some(watch)
+    }
+
+    /// What the program makes is noted in a file, too, which may have been begun before
+    /// ([`Made::read`]).
+    pub fn note(&self, root: libc::pid_t, notes: &Path) -> io::Result<()> {
+        let mut seen = self.seen();
+        seen.notes = Some(Notes::open(notes, &mut seen.made, root)?);
+        Ok(())
+    }
+
+    /// Looks at the folder in which a program will work, so that nothing is missed of it.
+    pub fn will_be_in(&self, folder: &Path) {
+        self.below(folder);
+    }
+
+    /// Looks at nothing in a folder of Eyrie's own: it may lie where a program works, and who
+    /// writes there is no program.
+    pub fn leave_out(&self, folder: &Path) {
+        let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_path_buf());
+        self.seen().ours.push(folder);
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A program has begun, or came back with files that it had written to, and folders that it had
+    /// made.
+    pub fn follow(&self, root: libc::pid_t, files: &[PathBuf]) {
+        let mut seen = self.seen();
+        seen.roots.insert(root, PathBuf::new());
+        for file in files {
+            match fs::symlink_metadata(file).is_ok_and(|meta| !meta.is_file()) {
+                true => seen.make(file, root, false),
+                false => drop(seen.files.entry(file.clone()).or_default().by.insert(root)),
+            }
+        }
+        let (own, early) = seen.early.drain(..).partition(|(child, _)| *child == root);
+        seen.early = early;
+        let own: VecDeque<(libc::pid_t, Vec<u8>)> = own;
+        let events: Vec<u8> = own.into_iter().flat_map(|(_, event)| event).collect();
+        seen.take_in(self.fd.as_raw_fd(), &events);
+        drop(seen);
+        self.look(root);
+        files.iter().filter_map(|f| f.parent()).for_each(|folder| self.add(folder));
+    }
+
+    /// A program is gone.
+    pub fn leave(&self, root: libc::pid_t) {
+        let mut seen = self.seen();
+        seen.roots.remove(&root);
+        seen.files.retain(|_, touch| {
+            touch.by.remove(&root);
+            touch.others || !touch.by.is_empty()
+        });
+    }
+
+    /// Looks for folders that are new to it.
+    pub fn look(&self, root: libc::pid_t) {
+        let Ok(cwd) = fs::read_link(format!("/proc/{root}/cwd")) else { return };
+        self.seen().roots.entry(root).and_modify(|at| at.clone_from(&cwd));
+        for fd in fs::read_dir(format!("/proc/{root}/fd")).into_iter().flatten().flatten() {
+            let file = fs::read_link(fd.path()).ok().filter(|file| file.is_absolute());
+            let folder = file.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+            let skipped = ["/proc", "/sys", "/dev", "/usr"];
+            let is_skipped = |f: &PathBuf| skipped.iter().any(|begin| f.starts_with(begin));
+            folder.filter(|f| !is_skipped(f)).iter().for_each(|folder| self.add(folder));
+        }
+        self.below(&cwd);
+    }
+
+    fn below(&self, folder: &Path) {
+        // Ranks of one node start where the others do.
+        if !self.seen().is_to_be_looked_through(folder, Instant::now()) {
+            return;
+        }
+        let mut folders = vec![(folder.to_path_buf(), 0)];
+        let mut left = MAX_FOLDERS;
+        while let Some((folder, depth)) = folders.pop() {
+            if left == 0 {
+                return;
+            }
+            left -= 1;
+            self.add(&folder);
+            if depth == MAX_DEPTH {
+                continue;
+            }
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten().take(MAX_FILES) {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    folders.push((entry.path(), depth + 1));
+                }
+            }
+        }
+    }
+
+    /// Watches a folder.
+    fn add(&self, folder: &Path) {
+        self.seen().add(self.fd.as_raw_fd(), folder);
+    }
+
+    /// Files that a program was seen writing to, and that are there.
+    pub fn touched(&self, root: libc::pid_t) -> Vec<Touched> {
+        // What is told already counts.
+        self.take(0);
+        let seen = self.seen();
+        let of = |(path, touch): (&PathBuf, &Touch)| {
+            let (shared, folder) = (touch.others || touch.by.len() > 1, false);
+            touch.by.contains(&root).then(|| Touched { path: path.clone(), shared, folder })
+        };
+        let folder = |path| Touched { path, shared: false, folder: true };
+        let folders = seen.made.of(root).there().into_iter().filter(|made| !made.meta.is_file());
+        let files = seen.files.iter().filter_map(of);
+        files.chain(folders.map(|made| folder(made.path))).collect()
+    }
+
+    /// Waits until what a program, which stands still, has made can be told by its time from what
+    /// it makes later: some milliseconds at most.
+    pub(crate) fn settle(&self, root: libc::pid_t) {
+        self.take(0);
+        let newest = self.seen().made.newest(root);
+        std::thread::sleep(clocks::until_told_apart(newest));
+    }
+
+    /// What a program, or one that it goes on from, was seen making, and no other has used.
+    pub fn made(&self, root: libc::pid_t) -> Made {
+        self.take(0);
+        self.seen().made.of(root)
+    }
+
+    /// What was made by a program that is gone belongs to one that goes on from it.
+    pub fn hand_on(&self, from: libc::pid_t, to: libc::pid_t) {
+        self.seen().made.hand_on(from, to);
+    }
+
+    /// Files that not one program alone was seen writing to.
+    pub fn shared(&self) -> Vec<PathBuf> {
+        self.take(0);
+        let seen = self.seen();
+        let shared = seen.files.iter().filter(|(_, touch)| touch.others || touch.by.len() > 1);
+        shared.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Takes what the kernel tells; waits so long for it at most. To be called again and again by a
+    /// thread of the caller's.
+    pub fn take(&self, wait_ms: i32) {
+        let fd = self.fd.as_raw_fd();
+        let mut buffer = vec![0u8; BUFFER_BYTES];
+        let mut wait = wait_ms;
+        loop {
+            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one live entry.
+            if unsafe { libc::poll(&raw mut poll, 1, wait) } <= 0 {
+                return;
+            }
+            // Whoever holds this has the events in their order.
+            let mut seen = self.seen();
+            // SAFETY: one live entry.
+            if unsafe { libc::poll(&raw mut poll, 1, 0) } <= 0 {
+                return;
+            }
+            // SAFETY: a live buffer of this length.
+            let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+            if n <= 0 {
+                return;
+            }
+            seen.take_in(fd, &buffer[..n as usize]);
+            wait = 0;
+        }
+    }
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at.checked_add(length)?)?;
+    Some(bytes.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
+}
+
+impl Seen {
+    /// Takes what is told.
+    fn take_in(&mut self, fd: RawFd, mut rest: &[u8]) {
+        let now = Instant::now();
+        self.known.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        let mut new = Vec::new();
+        while let Some(length) = number(rest, 0, 4).map(|n| n as usize) {
+            if length < EVENT_BYTES || length > rest.len() {
+                break;
+            }
+            new.extend(self.event(&rest[..length], now));
+            rest = &rest[length..];
+        }
+        new.into_iter().for_each(|new| self.discover(fd, new));
+    }
+
+    /// Returns a folder that is new.
+    fn event(&mut self, event: &[u8], now: Instant) -> Option<Folder> {
+        let (mask, pid) = (number(event, 8, 8)?, number(event, 20, 4)? as libc::pid_t);
+        // Who looks into a folder changes nothing. All daemons do, in each other's sight.
+        if mask & !(libc::FAN_OPEN | libc::FAN_ONDIR) == 0 && mask & libc::FAN_ONDIR != 0 {
+            return None;
+        }
+        let path = path(&self.folders, event, &[DFID_NAME]);
+        let whose = self.whose(pid, path.as_deref(), mask, now);
+        if let Whose::Early(child) = whose {
+            self.early.push_back((child, event.to_vec()));
+            let too_many = self.early.len() > MAX_EARLY;
+            return too_many.then(|| self.early.pop_front()).and(None);
+        }
+        if mask & libc::FAN_RENAME != 0 {
+            let before = self::path(&self.folders, event, &[OLD_DFID_NAME]);
+            let after = self::path(&self.folders, event, &[NEW_DFID_NAME]);
+            if mask & libc::FAN_ONDIR == 0 {
+                self.renamed(before.as_deref(), after.as_deref());
+            }
+            return None;
+        }
+        let path = path?;
+        if mask & libc::FAN_DELETE != 0 && fs::symlink_metadata(&path).is_err() {
+            self.forget(&path);
+            return None;
+        }
+        let comes = mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
+        if let Whose::Program(root) = whose {
+            if mask & libc::FAN_CREATE != 0 {
+                self.make(&path, root, false);
+                self.name(&path);
+            } else if comes {
+                self.make(&path, root, false);
+            } else {
+                self.used(&path, root);
+            }
+        }
+        if mask & libc::FAN_ONDIR != 0 {
+            let made_by = match whose {
+                Whose::Program(root) if mask & libc::FAN_CREATE != 0 => Some(root),
+                _ => None,
+            };
+            return comes.then_some(Folder { path, made_by });
+        }
+        if mask & (libc::FAN_CLOSE_WRITE | libc::FAN_MOVED_TO) != 0 {
+            self.wrote(path, whose);
+        }
+        None
+    }
+
+    /// Whose a process is that has done something, also if it was seen before and is gone.
+    fn whose(&mut self, pid: libc::pid_t, path: Option<&Path>, mask: u64, now: Instant) -> Whose {
+        if pid == 0 && self.told {
+            // It cannot be seen from here.
+            return Whose::Others;
+        }
+        if pid == 0 {
+            let writes = mask & (libc::FAN_CLOSE_WRITE | libc::FAN_CREATE | libc::FAN_OPEN) != 0;
+            let path = path.filter(|_| writes && mask & libc::FAN_ONDIR == 0);
+            return path.map_or(Whose::Unknown, |path| self.guess.who_has(path, &self.roots));
+        }
+        match whose(pid, &self.roots) {
+            Whose::Program(root) => {
+                self.known.insert(pid, (root, now));
+                Whose::Program(root)
+            }
+            Whose::Unknown => {
+                self.known.get(&pid).map_or(Whose::Unknown, |(root, _)| Whose::Program(*root))
+            }
+            // Who has lost its parent may have come to us.
+            Whose::Early(child) => {
+                let known = self.known.get(&pid);
+                known.map_or(Whose::Early(child), |(root, _)| Whose::Program(*root))
+            }
+            whose @ (Whose::Others | Whose::Ours) => whose,
+        }
+    }
+
+    /// Somebody wrote to a file, or moved it there.
+    fn wrote(&mut self, path: PathBuf, whose: Whose) {
+        match whose {
+            Whose::Program(root) => self.touch(path, Some(root)),
+            Whose::Others => self.touch(path, None),
+            Whose::Unknown if !self.told => {
+                let (by, surely) = self.guess.who_may(&path, &self.roots);
+                let many = by.len() > 1;
+                if let (true, [root]) = (surely, &by[..])
+                    && self.made.get_mut(&path).is_none()
+                {
+                    self.make(&path, *root, true);
+                }
+                for root in by {
+                    self.touch(path.clone(), Some(root));
+                }
+                if !surely && (many || self.files.contains_key(&path)) {
+                    self.touch(path, None);
+                }
+            }
+            Whose::Unknown | Whose::Early(_) | Whose::Ours => {}
+        }
+    }
+
+    /// A program made something, or moved it there.
+    fn make(&mut self, path: &Path, root: libc::pid_t, guessed: bool) {
+        let birth = fs::symlink_metadata(path).ok().and_then(|meta| Birth::of(&meta, root));
+        let Some(birth) = birth.map(|birth| Birth { guessed, ..birth }) else { return };
+        self.made.insert(path.to_path_buf(), birth);
+        self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
+    }
+
+    /// It has come under this name just now: it may have been there before, under another or none.
+    fn name(&mut self, path: &Path) {
+        let Some(birth) = self.made.get_mut(path) else { return };
+        birth.named_ns = now(libc::CLOCK_REALTIME) as i64;
+        self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
+    }
+
+    /// A program opened or wrote what another one may have made.
+    fn used(&mut self, path: &Path, root: libc::pid_t) {
+        if let Some(birth) = self.made.get_mut(path).filter(|b| b.by != root && !b.shared) {
+            birth.shared = true;
+            self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
+        }
+    }
+
+    /// A file has another name: whose it was it is.
+    fn renamed(&mut self, before: Option<&Path>, after: Option<&Path>) {
+        let birth = before.and_then(|before| self.made.remove(before));
+        let touch = before.and_then(|before| self.files.remove(before));
+        let Some(after) = after else { return };
+        // What had the name is gone.
+        self.made.remove(after);
+        if let Some(birth) = birth.filter(|birth| !birth.shared) {
+            self.make(after, birth.by, birth.guessed);
+        }
+        if let Some(touch) = touch {
+            let at = self.files.entry(after.to_path_buf()).or_default();
+            at.by.extend(touch.by);
+            at.others |= touch.others;
+        }
+    }
+
+    fn touch(&mut self, path: PathBuf, root: Option<libc::pid_t>) {
+        if self.files.len() >= MAX_FILES && !self.files.contains_key(&path) {
+            return;
+        }
+        let touch = self.files.entry(path).or_default();
+        match root {
+            Some(root) => drop(touch.by.insert(root)),
+            None => touch.others = true,
+        }
+    }
+
+    /// A file or folder is gone.
+    fn forget(&mut self, path: &Path) {
+        self.made.remove(path);
+        if self.files.remove(path).is_none() {
+            self.folders.retain(|_, folder| folder != path);
+        }
+    }
+
+    /// Whether that was not done just now.
+    fn is_to_be_looked_through(&mut self, folder: &Path, now: Instant) -> bool {
+        self.looked.retain(|_, at| now.duration_since(*at) < LOOKED);
+        let known = self.looked.contains_key(folder)
+            && handle_of(folder).is_some_and(|handle| self.folders.contains_key(&handle));
+        if !known {
+            self.looked.insert(folder.to_path_buf(), now);
+        }
+        !known
+    }
+
+    /// Watches a folder, or notes that it has another name.
+    fn add(&mut self, fd: RawFd, folder: &Path) -> Option<()> {
+        if self.ours.iter().any(|ours| folder.starts_with(ours)) {
+            return None;
+        }
+        let handle = handle_of(folder)?;
+        if let Some(known) = self.folders.get(&handle) {
+            if known != folder && handle_of(known).as_ref() != Some(&handle) {
+                let before = self.folders.insert(handle, folder.to_path_buf())?;
+                self.moved(&before, folder);
+            }
+            return Some(());
+        }
+        if self.folders.len() >= MAX_WATCHED {
+            return None;
+        }
+        let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_ONLYDIR;
+        // SAFETY: the path is a C string that outlives the call.
+        let mark = |asked| unsafe {
+            libc::fanotify_mark(fd, how, asked, libc::AT_FDCWD, path.as_ptr()) == 0
+        };
+        // Before Linux 5.17 names are only told one by one.
+        if mark(ASKED | libc::FAN_RENAME) || mark(ASKED) {
+            self.folders.insert(handle, folder.to_path_buf());
+        }
+        Some(())
+    }
+
+    /// Watches a folder that has just come, and those below. What is in one that a program made it
+    /// wrote before that could be seen.
+    fn discover(&mut self, fd: RawFd, Folder { path, made_by }: Folder) {
+        let mut folders = vec![path];
+        let mut left = MAX_FOLDERS;
+        while let Some(folder) = folders.pop().filter(|_| left > 0) {
+            left -= 1;
+            self.add(fd, &folder);
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten().take(MAX_FILES) {
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => {
+                        made_by.iter().for_each(|root| self.make(&entry.path(), *root, false));
+                        folders.push(entry.path());
+                    }
+                    Ok(kind) if kind.is_file() && made_by.is_some() => {
+                        made_by.iter().for_each(|root| self.make(&entry.path(), *root, false));
+                        self.touch(entry.path(), made_by);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A folder has another name.
+    fn moved(&mut self, before: &Path, now: &Path) {
+        self.made.moved(before, now);
+        let of = |path: &PathBuf| Some(now.join(path.strip_prefix(before).ok()?));
+        let moved: Vec<_> = self.files.keys().filter_map(|p| Some((p.clone(), of(p)?))).collect();
+        for (before, now) in moved {
+            if let Some(touch) = self.files.remove(&before) {
+                let at = self.files.entry(now).or_default();
+                at.by.extend(touch.by);
+                at.others |= touch.others;
+            }
+        }
+    }
+}
+
+/// Whose a process is.
+pub(crate) fn whose(pid: libc::pid_t, roots: &BTreeMap<libc::pid_t, PathBuf>) -> Whose {
+    let (mut at, this) = (pid, std::process::id() as libc::pid_t);
+    for _ in 0..MAX_PARENTS {
+        if roots.contains_key(&at) {
+            return Whose::Program(at);
+        }
+        if at <= 1 {
+            return Whose::Others;
+        }
+        let Ok(stat) = Stat::read(at) else { return Whose::Unknown };
+        let parent = stat.field(4) as libc::pid_t;
+        match (at == this, parent == this) {
+            (true, _) => return Whose::Ours,
+            // A twin, what is just being restored, or a program that is not followed yet.
+            (_, true) if !roots.contains_key(&parent) => return Whose::Early(at),
+            _ => at = parent,
+        }
+    }
+    Whose::Others
+}
+
+/// The file of an event, by its folder and name.
+fn path(folders: &HashMap<Vec<u8>, PathBuf>, event: &[u8], kinds: &[u8]) -> Option<PathBuf> {
+    let mut rest = event.get(number(event, 6, 2)? as usize..)?;
+    while !kinds.contains(rest.first()?) {
+        rest = rest.get((number(rest, 2, 2)? as usize).max(4)..)?;
+    }
+    let info = rest.get(..number(rest, 2, 2)? as usize)?;
+    // Number of the file system, then a `struct file_handle`, then the name.
+    let bytes = number(info, 12, 4)? as usize;
+    let handle = info.get(12..20usize.checked_add(bytes)?)?;
+    let name = info.get(20 + bytes..)?;
+    let name = name.split(|&b| b == 0).next().filter(|n| !n.is_empty() && *n != b".")?;
+    Some(folders.get(handle)?.join(OsStr::from_bytes(name)))
+}
+
+/// The handle of a folder, as events have it; `None` of one that cannot be watched so.
+fn handle_of(folder: &Path) -> Option<Vec<u8>> {
+    crate::kernel::file_handle::handle_of(folder, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_a_script_writes_is_told_apart_from_what_others_do() {
+        let folder = tempfile::tempdir().unwrap();
+        // Without the right to know of others there is nothing to be tested, and nothing told.
+        let Some(watch) = Watch::begin() else { return };
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(line).current_dir(folder.path());
+            command.stdin(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let mut own = shell("read go; echo 1 >> own; echo 1 >> both; read go");
+        let root = own.id() as libc::pid_t;
+        watch.follow(root, &[]);
+        // Not a child of this process.
+        let mut other = shell("(setsid sh -c 'echo 1 >> both; echo 1 >> theirs' &) & read go");
+        let is_there = |name: &str| folder.path().join(name).exists();
+        while !is_there("theirs") {
+            std::thread::yield_now();
+        }
+        watch.take(1000);
+        io::Write::write_all(own.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let touched = loop {
+            watch.take(10);
+            let touched = watch.touched(root);
+            if touched.len() == 2 || !tells() {
+                break touched;
+            }
+        };
+        other.kill().unwrap();
+        own.kill().unwrap();
+        drop((other.wait(), own.wait()));
+        let path = |name: &str| folder.path().join(name);
+        let file = |name: &str, shared| Touched { path: path(name), shared, folder: false };
+        if tells() {
+            assert_eq!(touched, [file("both", true), file("own", false)]);
+        }
+        watch.leave(root);
+        assert!(watch.touched(root).is_empty());
+    }
+
+    #[test]
+    fn folders_that_come_and_get_other_names_are_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(watch) = Watch::begin() else { return };
+        let mut command = Command::new("sh");
+        let line = "read go; mkdir -p a/b; read go; echo 1 > a/b/new; read go; mv a d; read go
+            echo 1 >> d/b/later; echo 1 > end; read go";
+        command.arg("-c").arg(line).current_dir(folder.path());
+        let mut own = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let root = own.id() as libc::pid_t;
+        watch.follow(root, &[]);
+        let mut on = || io::Write::write_all(own.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let watched = |name: &str| {
+            while tells() && !watch.seen().folders.values().any(|f| *f == path(name)) {
+                watch.take(10);
+            }
+        };
+        let until = |name: &str| loop {
+            watch.take(10);
+            let touched = watch.touched(root).into_iter().filter(|t| !t.folder).map(|t| t.path);
+            let touched: Vec<PathBuf> = touched.collect();
+            if touched.contains(&path(name)) || !tells() {
+                break touched;
+            }
+        };
+        on();
+        watched("a/b");
+        on();
+        until("a/b/new");
+        on();
+        watched("d/b");
+        on();
+        let mut touched = until("end");
+        own.kill().unwrap();
+        drop(own.wait());
+        touched.retain(|path| path.exists());
+        let all = ["d/b/later", "d/b/new", "end"].map(path);
+        assert!(!tells() || touched == all, "{touched:?}");
+    }
+
+    /// Whether this process may know of others.
+    fn tells() -> bool {
+        // SAFETY: no arguments.
+        unsafe { libc::geteuid() == 0 }
+    }
+}

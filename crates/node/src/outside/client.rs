@@ -1,0 +1,26 @@
+//! A client of the controller, or the console, by the queue of its connection.
+
+use eyrie_connection::send_queue;
+use eyrie_control::NodeMsg;
+use eyrie_controller::outside::{Client, Outlet};
+
+struct Queue(send_queue::Outlet);
+
+impl Client for Queue {
+    fn send(&self, message: &NodeMsg) {
+        self.0.send(message);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.has_room()
+    }
+}
+
+/// Who is told by this queue.
+pub(crate) fn client(queue: send_queue::Outlet) -> Outlet {
+    Outlet::new(Queue(queue))
+}

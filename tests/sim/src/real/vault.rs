@@ -1,0 +1,121 @@
+//! What a simulated node does about a vault that the real controller leads.
+//!
+//! Real: the controller's rounds with their coordinator, and what it believes the vault to have.
+//! Modelled: what nodes keep: the images of a round are there when all of its nodes have prepared
+//! it, as long as no more of these are gone, or have dropped it, than the vault bears.
+
+use crate::types::*;
+use crate::world::World;
+use eyrie_control::VaultOrder;
+use eyrie_control::VaultStep;
+use eyrie_control::vault::Spent;
+use eyrie_control::{self as control};
+use eyrie_protocol::membership::Member;
+use eyrie_vault::record::Summary;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What nodes have prepared of each round, and who has.
+#[derive(Clone, Default)]
+pub struct Rounds {
+    prepared: BTreeMap<u64, (Vec<Member>, Encoded)>,
+    /// The round of each image that the vault has.
+    of: BTreeMap<(u32, u32), u64>,
+}
+
+impl World {
+    pub fn obey_vault(&mut self, at: Member, order: VaultOrder) {
+        match order {
+            VaultOrder::Begin { generation, files, .. } => {
+                self.rounds.prepared.entry(generation).or_default().0.retain(|m| *m != at);
+                if self.mutated(Mutation::CollectedEarly) {
+                    let newer = |k: &(u32, u32)| files.iter().any(|f| f.0 == k.0 && f.1 > k.1);
+                    self.vault.retain(|key, _| !newer(key));
+                }
+                self.begin_payload(at, generation, &files);
+            }
+            VaultOrder::Encode { generation, .. } => {
+                let summary = summary(at.node);
+                let step = VaultStep::Prepared { summary, spent: Spent::default() };
+                self.tell_vault(at, generation, step);
+            }
+            VaultOrder::Commit(commit) => {
+                self.commit_round(commit.generation);
+                self.tell_vault(at, commit.generation, VaultStep::Committed);
+            }
+            VaultOrder::Abort { generation } => self.drop_round(at, generation),
+            VaultOrder::Drop { generations, .. } => {
+                generations.into_iter().for_each(|generation| self.drop_round(at, generation));
+            }
+            VaultOrder::Scrub { .. } => {}
+        }
+    }
+
+    pub fn tell_vault(&mut self, at: Member, generation: u64, step: VaultStep) {
+        self.tell_real(at, control::FromNode::Vault { generation, step });
+    }
+
+    /// A node writes its payload: the files of these images.
+    fn begin_payload(&mut self, at: Member, round: u64, files: &[(u32, u32)]) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let bad = files.iter().find(|f| node.disk.get(f).is_some_and(|s| s.bad)).copied();
+        if let Some((rank, generation)) = bad {
+            node.disk.remove(&(rank, generation));
+            let why = String::from("its checksum is wrong");
+            return self.tell_vault(at, round, VaultStep::Damaged { rank, generation, why });
+        }
+        let image = |f: &(u32, u32)| Some((f.0, f.1, node.disk.get(f)?.image.clone()));
+        let Some(images) = files.iter().map(image).collect::<Option<Encoded>>() else {
+            let why = String::from("an image is not there");
+            return self.tell_vault(at, round, VaultStep::Failed(why));
+        };
+        let after = 50 + self.random.below(600);
+        self.at(after, Event::Encoded { at, round, images });
+    }
+
+    /// It has.
+    pub fn payload_written(&mut self, at: Member, round: u64, images: Encoded) -> VaultStep {
+        let early = self.mutated(Mutation::VaultedEarly);
+        // Brought in anew, as a node is gone or goes: for a mutation it is as safe as it was.
+        let thin = self.mutated(Mutation::LeftThin) || self.mutated(Mutation::LeavesGuard);
+        let again = |i: &(u32, u32, Rc<Image>)| thin && self.vault.contains_key(&(i.0, i.1));
+        let images = images.into_iter().filter(|i| !early && !again(i)).collect::<Vec<_>>();
+        if let Some(prepared) = self.rounds.prepared.get_mut(&round) {
+            prepared.0.push(at);
+            prepared.1.extend(images);
+        }
+        VaultStep::Offered { summary: summary(at.node), us: 100 }
+    }
+
+    /// All nodes of a round have prepared it, and one has the record that it exists.
+    fn commit_round(&mut self, round: u64) {
+        let Some((members, images)) = self.rounds.prepared.remove(&round) else { return };
+        for (rank, generation, image) in images {
+            self.rounds.of.insert((rank, generation), round);
+            self.vault.insert((rank, generation), (image, members.clone()));
+        }
+    }
+
+    /// A node has nothing any more of a round.
+    fn drop_round(&mut self, at: Member, round: u64) {
+        self.rounds.prepared.remove(&round);
+        for (image, (_, members)) in &mut self.vault {
+            if self.rounds.of.get(image) == Some(&round) {
+                let own = members.iter_mut().filter(|m| m.node == at.node);
+                own.for_each(|m| m.epoch = 0);
+            }
+        }
+    }
+
+    /// A node keeps what it stored, and is this member from now on.
+    pub fn renew_guard(&mut self, before: Member, now: Member) {
+        let members = self.vault.values_mut().flat_map(|(_, members)| members);
+        members.filter(|m| **m == before).for_each(|m| *m = now);
+    }
+}
+
+fn summary(node: u32) -> Summary {
+    let none = [0; 16];
+    let (manifest_hash, parity_hash) = (none, none);
+    Summary { node, payload: 10, manifest_bytes: 10, manifest_hash, parity_hash, needs: vec![] }
+}
