@@ -219,6 +219,23 @@ fn what_changes_nothing_is_ignored_and_what_one_may_expect_is_told_once() {
 }
 
 #[test]
+fn where_another_mpi_is_says_nothing_of_where_eyrie_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display();
+    let line = format!("--prefix {place} -np 2 ./a");
+    let words = |line| asked(Mode::Mpiexec, line).unwrap();
+    assert_eq!(words(&line), (format!("--prefix={place} -n 2 -- ./a"), Vec::new()));
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("orted"), "").unwrap();
+    let (told, notes) = words(&line);
+    assert_eq!(told, "-n 2 -- ./a");
+    assert!(notes[0].contains("another MPI"), "{notes:?}");
+    std::fs::write(bin.join("eyrie"), "").unwrap();
+    assert_eq!(words(&line).0, format!("--prefix={place} -n 2 -- ./a"));
+}
+
+#[test]
 fn other_commands_take_their_own_options_only() {
     let own = |line| asked(Mode::Own, line).map(|(words, _)| words);
     assert_eq!(own("-n 2 -lv ./a : b").unwrap(), "-n 2 -lv -- ./a : b");

@@ -203,6 +203,9 @@ impl Walk<'_> {
             }
             (Some((Means::Help, _)), None) => self.pass("--help".into(), false),
             (Some((Means::Version, _)), _) => return Ok(Some(Asked::Version)),
+            (Some((Means::IsWith("--prefix"), value)), _) if self.mode == Mode::Mpiexec => {
+                self.prefix(text, value)?;
+            }
             (_, Some(false)) => self.once(word),
             (_, Some(true)) => self.pass(word, true),
             (Some((means, value)), None) => self.means(means, text, value)?,
@@ -440,6 +443,20 @@ impl Walk<'_> {
                     ));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Where Eyrie is on the hosts; where another MPI is says nothing here.
+    fn prefix(&mut self, text: &str, value: Option<&str>) -> Result<(), String> {
+        let folder = self.value(text, value)?;
+        let bin = Path::new(&folder).join("bin");
+        let others = ["orted", "prted", "ompi_info", "hydra_pmi_proxy", "mpichversion"];
+        if others.iter().any(|name| bin.join(name).exists()) && !bin.join("eyrie").exists() {
+            let folder = folder.display();
+            self.note(format!("--prefix is ignored: {folder} is where another MPI is"));
+        } else {
+            self.add("--prefix", folder);
         }
         Ok(())
     }

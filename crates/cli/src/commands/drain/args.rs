@@ -25,8 +25,8 @@ pub const ALL: &str = "all";
     that has is asked, and of its nodes those that are named. Exit code: 0 all have left (or none\n\
     was there), 1 one has not.")]
 pub struct Drain {
-    /// The job: its id, its name, the beginning of its id, `last`, or `all`: every job with a node there, which
-    /// is said by HOST or cluster=NAME then
+    /// The job: its id, its name, the beginning of its id, `last`, or `all`: every job with a node
+    /// there, which is said by HOST or cluster=NAME then
     pub job: String,
     /// Numbers of nodes, ranges (0-3), names of hosts, `cluster=NAME`, or lists of these (0-3,7)
     #[arg(required = true, value_name = "NODE")]

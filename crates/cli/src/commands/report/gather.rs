@@ -214,8 +214,8 @@ pub(super) mod tests {
         })
     }
 
-    /// One of 4,096 ranks on 1,024 nodes, each with ten checkpoints; a node was lost with its ranks,
-    /// then every second rank, then all went back.
+    /// One of 4,096 ranks on 1,024 nodes, each with ten checkpoints; a node was lost with its
+    /// ranks, then every second rank, then all went back.
     pub fn large() -> JobReport {
         use eyrie_control::EventKind::*;
         let status = crate::show::screen::tests::large();
