@@ -80,7 +80,7 @@ const TABLE: [(&str, &str); 71] = [
     ("-np 8 --map-by slot:OVERSUBSCRIBE --oversubscribe ./a", "--oversubscribe -n 8 -- ./a"),
     (
         "-np 1 --bind-to core -l ./a : -np 1 --bind-to core -l ./b",
-        "--bind=core --label -n 2 -- EYRIE __part -n 1 -words=1 ./a -n 1 -words=1 ./b",
+        "--bind=core -l -n 2 -- EYRIE __part -n 1 -words=1 ./a -n 1 -words=1 ./b",
     ),
     (
         "-n 1 -host a ./a : -n 1 -host a ./b",

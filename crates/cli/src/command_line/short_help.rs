@@ -4,21 +4,31 @@
 use clap::{Arg, Command};
 
 /// Columns that a clause has beside its option.
-const ROOM: usize = 48;
+const ROOM: usize = 40;
 /// Lines of examples, with their heading.
 const EXAMPLES: usize = 4;
 
-/// A command, and those below it.
+/// All commands.
 pub fn shortened(command: Command) -> Command {
+    below(command, None)
+}
+
+/// A command, and those below it; one without examples has those of the command above it.
+fn below(command: Command, above: Option<&str>) -> Command {
+    let own = command.get_after_help().map(|text| text.to_string());
+    let after = own.or(above.map(String::from));
+    // What is said of the whole program is not said again of each command.
+    let handed = after.as_deref().filter(|_| command.get_name() != crate::messages::NAME);
+    let handed = handed.map(examples);
     let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_string()).collect();
-    let command = names.into_iter().fold(command, |all, name| all.mut_subcommand(name, shortened));
-    let after = command.get_after_help().map(|text| text.to_string());
-    let command = command.mut_args(short);
+    let command = names.into_iter().fold(command, |all, name| {
+        all.mut_subcommand(name, |inner| below(inner, handed.as_deref()))
+    });
+    // An option and its clause share a line, whatever the width of the terminal.
+    let command = command.mut_args(short).term_width(0);
     match after {
-        Some(text) if command.get_after_long_help().is_none() && examples(&text) != text => {
-            command.after_help(examples(&text)).after_long_help(text)
-        }
-        _ => command,
+        Some(text) => command.after_help(examples(&text)).after_long_help(text),
+        None => command,
     }
 }
 
@@ -34,12 +44,16 @@ fn short(arg: Arg) -> Arg {
 
 /// As much of a text from its beginning as there is room for and makes sense alone.
 fn clause(text: &str) -> &str {
-    let parts = [". ", ": ", "; ", ", ", " (", " [", "\n"];
-    let ends = parts.iter().flat_map(|part| text.match_indices(part).map(|(at, _)| at));
-    let mut ends: Vec<usize> = ends.chain([text.len()]).filter(|at| *at > 0).collect();
-    ends.sort_unstable();
-    let fits = ends.iter().rev().find(|at| **at <= ROOM).or(ends.first());
-    fits.and_then(|at| text.get(..*at)).unwrap_or(text)
+    let text = text.split(" [").next().unwrap_or(text);
+    let upto = |parts: &[&str], end: &[usize]| {
+        let ends = parts.iter().flat_map(|part| text.match_indices(part).map(|(at, _)| at));
+        let ends = ends.chain(end.iter().copied()).filter(|at| (1..=ROOM).contains(at));
+        ends.max()
+    };
+    let end = upto(&[". ", ": ", "; ", "\n"], &[text.len()]);
+    let first = || [", ", " (", ". ", ": ", "; "].iter().filter_map(|part| text.find(part)).min();
+    let end = end.or_else(|| upto(&[", ", " ("], &[])).or_else(first);
+    end.and_then(|at| text.get(..at)).unwrap_or(text)
 }
 
 /// The first examples.
@@ -67,6 +81,11 @@ mod tests {
                 "Room for N ranks (spawned)",
             ),
             ("The key of the job, or of others", "The key of the job, or of others"),
+            ("The job: its id, its name, the beginning of its id, or `last`", "The job"),
+            (
+                "Nodes without ranks, which take those of nodes that are lost; more",
+                "Nodes without ranks",
+            ),
         ] {
             assert_eq!(clause(text), want);
         }
@@ -88,8 +107,12 @@ mod tests {
     #[test]
     fn the_short_help_of_each_command_is_a_screen() {
         for (name, mut command) in all() {
-            // That lists the commands.
-            let most = if name == "eyrie" { 96 } else { 48 };
+            let most = match name.as_str() {
+                "eyrie run" => 34,
+                // That lists the commands.
+                "eyrie" => 96,
+                _ => 56,
+            };
             let text = command.render_help().to_string();
             let lines: usize = text.lines().map(|l| l.chars().count().div_ceil(80).max(1)).sum();
             assert!(lines <= most, "{name}: {lines} lines\n{text}");

@@ -5,7 +5,6 @@ use super::*;
 use crate::commands::top::model::tests::four;
 use crate::commands::top::model::{Key, Watched};
 use crate::show::screen::tests::{job, large, rank};
-use crate::show::text::width;
 use eyrie_control::JobStatus;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -116,7 +115,7 @@ fn a_large_job_fits_with_the_worst_first_and_says_that_there_is_more() {
         model.set_jobs(vec![large(), four()]);
         let screen = text(&drawn(&model, size));
         let lines: Vec<&str> = screen.lines().collect();
-        assert!(lines.iter().all(|line| width(line) <= usize::from(size.0)), "{screen}");
+        assert!(lines.iter().all(|line| line.chars().count() <= usize::from(size.0)), "{screen}");
         let head = lines.iter().position(|l| l.starts_with("RANKS")).unwrap();
         // Not back is the worst; of those the first state by its name.
         assert!(lines[head + 1].starts_with("253,"), "{screen}");
