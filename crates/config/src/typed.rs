@@ -168,7 +168,7 @@ pub fn refusal(all: &Command, entry: &Entry) -> Option<anyhow::Error> {
     // Values are looked at first; a variable's may be wrong, too.
     let of_this = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => {
-            option.split([' ', '=']).next()?.strip_prefix("--")? == key
+            option.split([' ', '=', '[']).next()?.strip_prefix("--")? == key
         }
         _ => false,
     };
