@@ -44,11 +44,16 @@ fn short(arg: Arg) -> Arg {
 
 /// As much of a text from its beginning as there is room for and makes sense alone.
 fn clause(text: &str) -> &str {
-    let text = text.split(" [").next().unwrap_or(text);
+    let told = [" [default", " [env"].iter().filter_map(|part| text.find(part)).min();
+    let text = told.and_then(|at| text.get(..at)).unwrap_or(text);
+    let closed = |at: &usize| {
+        let part = text.get(..*at).unwrap_or("(");
+        part.matches('(').count() == part.matches(')').count()
+    };
     let upto = |parts: &[&str], end: &[usize]| {
         let ends = parts.iter().flat_map(|part| text.match_indices(part).map(|(at, _)| at));
         let ends = ends.chain(end.iter().copied()).filter(|at| (1..=ROOM).contains(at));
-        ends.max()
+        ends.filter(closed).max()
     };
     let end = upto(&[". ", ": ", "; ", "\n"], &[text.len()]);
     let first = || [", ", " (", ". ", ": ", "; "].iter().filter_map(|part| text.find(part)).min();
@@ -71,6 +76,11 @@ mod tests {
     fn a_clause_is_what_makes_sense_alone() {
         for (text, want) in [
             ("As JSON", "As JSON"),
+            ("Begin every output line with [rank]", "Begin every output line with [rank]"),
+            (
+                "They are not to leave after all (nor: those of others)",
+                "They are not to leave after all",
+            ),
             ("Number of ranks [default: 1; in an allocation more]", "Number of ranks"),
             (
                 "Run on these machines, a node on each: a list",
