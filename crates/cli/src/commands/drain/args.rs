@@ -42,7 +42,7 @@ pub struct Drain {
     /// as long as their ranks have not begun to go on elsewhere
     #[arg(long, conflicts_with_all = ["to", "deadline"])]
     pub cancel: bool,
-    /// With `all`: the jobs of all users that have their controllers on this machine (root only)
+    /// The jobs of all users with a controller on this machine, with `all` (root only)
     #[arg(long)]
     pub all_users: bool,
     /// Do not show how far it is
