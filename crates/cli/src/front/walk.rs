@@ -320,11 +320,7 @@ impl Walk<'_> {
             }
             Means::Export => {
                 let word = self.value(text, value)?;
-                let word = word.to_string_lossy().into_owned();
-                // Without a value it is passed on anyway.
-                if let Some((variable, content)) = word.split_once('=') {
-                    self.set(name, true, variable.into(), content.into())?;
-                }
+                self.export(name, &word.to_string_lossy())?;
             }
             Means::Folder => self.part.folder = Some(self.value(text, value)?),
             Means::Programs => {
@@ -383,6 +379,14 @@ impl Walk<'_> {
         let env = if all { &mut self.job.env } else { &mut self.part.env };
         env.push((name, value));
         Ok(())
+    }
+
+    /// A variable with its value; without one it is passed on anyway.
+    fn export(&mut self, option: &str, word: &str) -> Result<(), String> {
+        match word.split_once('=') {
+            Some((name, value)) => self.set(option, true, name.into(), value.into()),
+            None => Ok(()),
+        }
     }
 
     fn hosts(&mut self, option: &str, which: OsString) -> Result<(), String> {

@@ -86,7 +86,7 @@ mod tests {
     fn a_name_steers_no_terminal() {
         for bad in ["\x1b[2J", "\u{9b}2J", "a\u{202e}b", "\u{2066}", "\u{200b}", "a\u{2028}b"] {
             let text = plain(bad);
-            assert!(text.contains('?') && text.chars().all(|c| c.is_ascii()), "{text:?}");
+            assert!(text.contains('?') && text.is_ascii(), "{text:?}");
         }
         assert_eq!(plain("größe 計算"), "größe 計算");
     }
