@@ -13,6 +13,7 @@ mod groups_tests;
 mod headings;
 #[cfg(test)]
 mod headings_tests;
+mod short_help;
 
 use self::groups::Group;
 use crate::batch::flux;
@@ -73,6 +74,7 @@ pub enum Command {
     /// Run programs as `eyrie run` does, by the options of other MPIs' mpiexec (also as bin/mpiexec
     /// and bin/mpirun)
     #[command(disable_help_flag = true)]
+    #[command(after_help = "Examples:\n  mpiexec -n 4 ./heat\n  mpiexec -hosts a,b -n 8 ./heat")]
     Mpiexec {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
@@ -145,6 +147,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  eyrie completions bash > ~/.bash_completion.d/eyrie")]
     Completions(eyrie_terminal::Completions),
     /// Write manual pages
+    #[command(after_help = "Example:\n  eyrie manual ~/.local/share/man/man1")]
     Manual(eyrie_terminal::Manual),
     /// The node daemon (started by `eyrie run`)
     #[command(name = "__node", hide = true)]
@@ -258,7 +261,7 @@ const GROUPS: [Group; 6] = [
 
 /// The command line: commands in groups, the options of `eyrie run` under headings.
 pub fn command() -> clap::Command {
-    headings::of_jobs(groups::grouped(Cli::command(), &GROUPS))
+    short_help::shortened(headings::of_jobs(groups::grouped(Cli::command(), &GROUPS)))
 }
 
 /// The command that these words ask for, with what configuration files say besides. `all`: what
