@@ -25,7 +25,6 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -418,9 +417,6 @@ impl Seen {
             if mask & libc::FAN_CREATE != 0 {
                 self.make(&path, root, false);
                 self.name(&path);
-                if mask & libc::FAN_ONDIR == 0 && is_linked(&path) {
-                    self.touch(path.clone(), Some(root));
-                }
             } else if comes {
                 self.make(&path, root, false);
             } else {
@@ -673,15 +669,6 @@ impl Seen {
             }
         }
     }
-}
-
-/// Whether a file got its name by a link, as one without a name does (`O_TMPFILE`): who writes to
-/// it from then on, or has, is told by no name. That changes the file, and not what it holds.
-fn is_linked(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|meta| {
-        let changed = (meta.ctime(), meta.ctime_nsec());
-        meta.is_file() && meta.nlink() == 1 && changed != (meta.mtime(), meta.mtime_nsec())
-    })
 }
 
 /// Whose a process is.

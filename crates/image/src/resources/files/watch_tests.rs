@@ -199,12 +199,3 @@ fn a_folder_whose_name_another_one_gets_takes_its_files_along() {
     let noted = Made::read(notes.path()).there().into_iter().map(|made| made.path);
     assert_eq!(script.names(noted), script.made());
 }
-
-#[test]
-fn a_file_that_got_its_name_by_a_link_is_known() {
-    let line = "read go; exec 3> a; ln a b; rm a; echo 1 >&3; exec 3>&-; echo > end; read go";
-    let Some(mut script) = Script::start(line) else { return };
-    script.goes_on("end");
-    assert_eq!(script.made(), ["b"]);
-    assert_eq!(script.touched().last().map(String::as_str), Some("b"));
-}
