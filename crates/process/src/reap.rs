@@ -130,7 +130,7 @@ pub fn kill_left(job: &str, rank: u32, wanted: impl Fn() -> bool) -> Vec<libc::p
     let mut left: Vec<libc::pid_t> = children().into_iter().filter(is_left).collect();
     // What these have started is adopted when they are gone, which may be too late.
     let mut at = 0;
-    while let Some(pid) = left.get(at).copied() {
+    while let Some(pid) = left.get(at) {
         left.extend(children_of(&pid.to_string()).into_iter().filter(|pid| !is_traced(*pid)));
         at += 1;
     }

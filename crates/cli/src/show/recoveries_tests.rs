@@ -160,11 +160,6 @@ fn all_going_back_says_what_is_done_again() {
     let at = events.len() - 5;
     events[at].text = "all ranks returned to the snapshot of 10:00:00".into();
     assert_eq!(told(&events), ["all 4 ranks are back after 700 ms"]);
-    // Those that end at once count, too.
-    let mut short = events.clone();
-    short.extend((0..4).map(|rank| event(1710.0, EventKind::Exited, Some(rank))));
-    short.push(event(1711.0, EventKind::Ended, None));
-    assert_eq!(told(&short), ["all 4 ranks are back after 700 ms"]);
     // They go on elsewhere, where they stood: nothing died.
     let moves: Vec<Event> = (0..4).map(|rank| started(rank, None)).chain([rolled]).collect();
     assert!(told(&moves).is_empty());

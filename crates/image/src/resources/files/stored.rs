@@ -265,7 +265,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: u64| {
             let path = folder.path().join(name);
-            fs::write(&path, vec![1; bytes as usize]).unwrap();
+            fs::write(&path, vec![1u8; bytes as usize]).unwrap();
             path
         };
         let large = SMALL_BYTES + 1;

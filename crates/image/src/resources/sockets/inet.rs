@@ -190,7 +190,7 @@ fn connected(
         let (here, there) = (shown(&name), shown(&peer_name));
         let what = format!(
             "a TCP socket ({here} to {there}) whose other end is in no process that is \
-             checkpointed with this one"
+             checkpointed with this one; close it before a checkpoint"
         );
         return Err(refused(this, what));
     };
