@@ -63,8 +63,8 @@ impl NodeSession {
         self.state().line = None;
     }
 
-    /// Has what the controller says taken, if it is new: in the order of its numbers, also where the
-    /// last words of one connection and the first of the next are heard by two threads.
+    /// Has what the controller says taken, if it is new: in the order of its numbers, also where
+    /// the last words of one connection and the first of the next are heard by two threads.
     pub fn hear<T>(
         &self,
         frame: Numbered<ToNode>,
