@@ -116,6 +116,12 @@ impl CoordinatedSnapshot {
         }
     }
 
+    /// Whether ranks were told that all of them stand, or that it is void: a rank whose checkpoint
+    /// is written before that has not waited for the others.
+    pub fn is_told(&self) -> bool {
+        self.told
+    }
+
     /// What was written of it is of no use any more.
     pub fn spoil(&mut self, why: String) -> Option<Verdict> {
         self.fail(why)
