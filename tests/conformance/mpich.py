@@ -19,6 +19,7 @@ LONG = (
     "rma/large_acc_flush_local",
     "rma/manyget",
     "rma/rma_contig",
+    "threads/pt2pt/multisend4",
 )
 # What programs print when all was well, and nothing else.
 WELL = ("No Errors", "No errors", "Test Passed")
