@@ -105,7 +105,8 @@ class Suite:
                     os.symlink(found.path, os.path.join(folder, found.name))
             env = dict(word.split("=", 1) for word in line.environment)
             command = ["./" + line.program, *line.arguments]
-            limit = LONG_LIMIT_S if f"{line.folder}/{line.program}" in LONG else LIMIT_S
+            is_long = f"{line.folder}/{line.program}" in LONG or line.program.endswith("_huge")
+            limit = LONG_LIMIT_S if is_long else LIMIT_S
             try:
                 ended = ways.run(under, command, line.ranks, folder, env, max(limit, line.limit_s))
             except (harness.Hung, AssertionError) as problem:
