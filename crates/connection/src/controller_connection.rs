@@ -323,7 +323,14 @@ fn serve(
     let (post, orders, told) = (Arc::clone(post), orders.clone(), Arc::clone(limits));
     let watch = watch.clone();
     let hear = move |frame: Result<Numbered<ToNode>, End>| {
-        let end = match frame.map(|frame| post.hear(frame)) {
+        let take = |said| match said {
+            ToNode::Beat { .. } | ToNode::Dismissed => Some(said),
+            order => {
+                let _ = orders.send(order);
+                None
+            }
+        };
+        let end = match frame.map(|frame| post.hear(frame, take).map(Option::flatten)) {
             // Before this node gives the controller up, the controller has given this node up.
             Ok(Ok(Some(ToNode::Beat { timeout_ms, stamp_ms }))) => {
                 let (timeout_ms, sure) = leader_lease::hear(timeout_ms);
@@ -332,8 +339,7 @@ fn serve(
                 }
                 return told.tell(Beat { timeout_ms, stamp_ms });
             }
-            Ok(Ok(Some(ToNode::Dismissed))) => None,
-            Ok(Ok(Some(order))) => return drop(orders.send(order)),
+            Ok(Ok(Some(_))) => None,
             Ok(Ok(None)) => return,
             Ok(Err(foreign)) => Some(End::Malformed(foreign.to_string())),
             Err(end) => Some(end),

@@ -197,6 +197,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_is_told_when_all_stand_or_none_is_waited_for() {
+        let mut snapshot = snapshot();
+        assert_eq!(snapshot.stands(0, Ok(vec![])), None);
+        assert!(!snapshot.is_told(), "who goes on now has not waited for node 1");
+        assert_eq!(snapshot.stands(1, Err("another leads".into())), Some(Verdict::Void));
+        assert!(snapshot.is_told());
+    }
+
+    #[test]
     fn what_is_not_written_makes_it_void_when_all_go_on_already() {
         let mut snapshot = snapshot();
         snapshot.stands(0, Ok(vec![]));

@@ -35,11 +35,14 @@ impl Drawn {
     pub fn of(world: &mut World, setup: Setup, map: Vec<u32>, nodes: u32) -> Drawn {
         let spares = world.random.below(3) as u32;
         let replicas = world.replicas as u32;
-        let checkpoint_every_ms = 300 + 500 * world.random.below(3);
+        let checkpoint_every_ms = match setup.fallback {
+            true => 50 + 100 * world.random.below(4),
+            false => 300 + 500 * world.random.below(3),
+        };
         let (clusters, domains, ft) = (Clusters::default(), Vec::new(), Ft::Logged);
         let (routers, router_share) = (0, 1);
         let fallback = match setup.fallback {
-            true => Fallback::Every(1 + world.random.below(3) as u32),
+            true => Fallback::Every(1 + world.random.below(2) as u32),
             false => Fallback::Off,
         };
         let vault = match setup.vault {

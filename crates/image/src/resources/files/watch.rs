@@ -553,9 +553,11 @@ impl Seen {
         }
     }
 
+    /// It is the same file, by number and birth, whatever lies there by now.
     fn made_under(&mut self, path: &Path, birth: Option<Birth>) {
         if let Some(birth) = birth.filter(|birth| !birth.shared) {
-            self.make(path, birth.by, birth.guessed);
+            self.made.insert(path.to_path_buf(), birth);
+            self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
         }
     }
 
@@ -656,7 +658,9 @@ impl Seen {
 
     /// A folder has another name.
     fn moved(&mut self, before: &Path, now: &Path) {
-        self.made.moved(before, now);
+        for path in self.made.moved(before, now) {
+            self.notes.iter_mut().for_each(|notes| notes.add(&path, &self.made));
+        }
         let of = |path: &PathBuf| Some(now.join(path.strip_prefix(before).ok()?));
         let moved: Vec<_> = self.files.keys().filter_map(|p| Some((p.clone(), of(p)?))).collect();
         for (before, now) in moved {

@@ -179,6 +179,7 @@ fn files_that_change_places_are_both_known() {
     fs::rename(path("a"), path("c")).unwrap();
     fs::rename(path("c"), path("a")).unwrap();
     assert_eq!(script.touched(), ["a", "b"]);
+    assert_eq!(script.made(), ["a", "b"]);
 }
 
 #[test]
@@ -186,10 +187,15 @@ fn a_folder_whose_name_another_one_gets_takes_its_files_along() {
     let line = "read go; mkdir new; echo 1 > new/x; echo > end
         read go; mv new old; mkdir new; echo 2 > new/x; echo 2 > new/y; echo > end.2; read go";
     let Some(mut script) = Script::start(line) else { return };
+    let notes = tempfile::NamedTempFile::new().unwrap();
+    script.watch.note(script.root(), notes.path()).unwrap();
     script.goes_on("end");
     assert_eq!(script.made(), ["new", "new/x"]);
     // All of this is read at once.
     script.goes_on("end.2");
     assert_eq!(script.made(), ["new", "new/x", "new/y", "old", "old/x"]);
     assert_eq!(script.touched(), ["new/x", "new/y", "old/x"]);
+    // What a restore will know.
+    let noted = Made::read(notes.path()).there().into_iter().map(|made| made.path);
+    assert_eq!(script.names(noted), script.made());
 }
