@@ -20,11 +20,11 @@ use eyrie_launcher::node_storage;
 use eyrie_process::reap;
 use eyrie_process::spawn::Prefix;
 use eyrie_process::stop_points;
+use eyrie_protocol::timing::Intervals;
 use eyrie_state::at_rest::{self, AtRestError};
 use eyrie_state::home::{self, LOCK};
 use eyrie_state::local::{self, Elsewhere, LocalError};
 use eyrie_state::sealing;
-use eyrie_protocol::timing::Intervals;
 use eyrie_tls::{Routes, Secret};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -37,7 +37,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-
 
 /// Why a node daemon ends early.
 #[derive(Debug, thiserror::Error)]

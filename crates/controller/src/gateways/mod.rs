@@ -23,7 +23,6 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-
 /// Those of a job.
 #[derive(Default)]
 pub(crate) struct Gateways {

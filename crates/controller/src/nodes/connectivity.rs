@@ -90,7 +90,13 @@ impl Job {
                     Some(at) => format!("at {at}: {}", said.why),
                     None => said.why,
                 };
-                match self.nodes.connectivity.missed.get_mut(&link).filter(|e| !e.is_stale(&limits, clock)) {
+                match self
+                    .nodes
+                    .connectivity
+                    .missed
+                    .get_mut(&link)
+                    .filter(|e| !e.is_stale(&limits, clock))
+                {
                     Some(entry) => (entry.heard, entry.for_ms, entry.why) = (now, for_ms, why),
                     None => {
                         self.tell_unreached(link, &why);

@@ -151,7 +151,8 @@ impl Job {
         if !self.recovery.monitor.running() {
             return Duration::MAX;
         }
-        let pauses = self.ranks.all.iter().filter_map(|r| r.coming_back.retries.pause(longest, clock));
+        let pauses =
+            self.ranks.all.iter().filter_map(|r| r.coming_back.retries.pause(longest, clock));
         pauses.min().unwrap_or(Duration::MAX).max(Duration::from_millis(1))
     }
 

@@ -24,7 +24,6 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Events kept in memory for `eyrie events`.
 const KEPT_EVENTS: usize = 100_000;
 
-
 /// The events of a job, in memory and in its folder.
 pub struct EventLog {
     events: Vec<Event>,
