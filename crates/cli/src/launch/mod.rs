@@ -13,4 +13,5 @@ pub mod risks;
 pub mod room;
 pub mod sender;
 pub mod spawn;
+pub mod spare_ranks;
 pub mod spec;

@@ -24,6 +24,7 @@ use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
 use crate::machine::Machine;
+use crate::session::SPARES;
 use crate::topology::Topology;
 
 /// What a rank tells the others in a split.
@@ -177,6 +178,7 @@ impl Machine {
             TYPE_RESOURCE_GUIDED => match info.get(b"mpi_pset_name") {
                 Some(b"mpi://WORLD") => 0,
                 Some(b"mpi://SELF") => me as i32,
+                Some(SPARES) if self.spare_ranks().contains(&self.comms.me) => 0,
                 _ => UNDEFINED,
             },
             // No finer resource is known, so there is no proper part to give.

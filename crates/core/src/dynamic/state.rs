@@ -12,6 +12,7 @@ use eyrie_channel::Endpoint;
 use crate::consts::COMM_NULL;
 use crate::error::{Res, class};
 use crate::handle::Handle;
+use crate::session::SPARES_VARIABLE;
 
 /// Tags of answers at ports have this bit.
 pub(super) const LIBRARY_TAG: i32 = 1 << 30;
@@ -49,6 +50,7 @@ pub(crate) struct Known {
     pub(super) room: Option<Room>,
     pub(super) appnum: u32,
     pub(super) universe: Option<u32>,
+    pub(super) spares: u32,
 }
 
 impl Known {
@@ -63,6 +65,7 @@ impl Known {
             room,
             appnum: number(APPNUM_VARIABLE).unwrap_or(0),
             universe: number(UNIVERSE_VARIABLE).filter(|_| room.is_some()),
+            spares: number(SPARES_VARIABLE).unwrap_or(0),
         }
     }
 }
@@ -72,9 +75,11 @@ pub(crate) struct Dynamic {
     /// The job as its ports name it: one of another job is refused.
     pub(super) job: String,
     /// The job has room for programs that are started later.
-    pub(super) room: Option<Room>,
+    pub(crate) room: Option<Room>,
     /// The inter-communicator with those who have started this program.
     pub(super) parent: Handle,
+    /// How many of the world, the last ones, take the place of others.
+    pub(crate) spares: u32,
     pub(super) ports: Ports,
 }
 
@@ -87,7 +92,7 @@ impl Default for Dynamic {
 impl Dynamic {
     /// Of the rank's program of that number.
     pub(super) fn of_job(job: String, room: Option<Room>, program: u32) -> Dynamic {
-        Dynamic { job, room, parent: COMM_NULL, ports: Ports::behind(program) }
+        Dynamic { job, room, parent: COMM_NULL, spares: 0, ports: Ports::behind(program) }
     }
 }
 
