@@ -7,6 +7,7 @@ each rank that is lost, and gets its state from the neighbour that holds a copy.
 """
 
 import argparse
+import ctypes
 import os
 
 # Before numpy is imported: its BLAS would start threads.
@@ -21,6 +22,48 @@ from mpi4py import MPI  # noqa: E402
 
 NO_SPARE = 4
 FACTOR, GOLDEN = np.uint64(0xD6E8FEB86659FD93), np.uint64(0x9E3779B97F4A7C15)
+
+
+class Failures:
+    """Functions for failures: mpi4py's, or, where it was built for an MPI without them, the library's."""
+
+    def __init__(self):
+        self.library = None
+        own = MPI.COMM_SELF.Dup()
+        try:
+            # What it has not it replaces by functions that wait for all, but this one.
+            own.Revoke()
+        except NotImplementedError:
+            is_int = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int)
+            self.handle = ctypes.c_int if is_int else ctypes.c_void_p
+            self.library = ctypes.CDLL("libmpi.so.12" if is_int else "libmpi.so.40")
+        own.Free()
+
+    def call(self, name, comm, *arguments):
+        handle = self.handle.from_address(MPI._addressof(comm))
+        error = getattr(self.library, name)(handle, *arguments)
+        if error != MPI.SUCCESS:
+            raise MPI.Exception(error)
+
+    def revoke(self, comm):
+        if not self.library:
+            comm.Revoke()
+        else:
+            self.call("MPIX_Comm_revoke", comm)
+
+    def agree(self, comm, flag):
+        if not self.library:
+            return comm.Agree(flag)
+        agreed = ctypes.c_int(flag)
+        self.call("MPIX_Comm_agree", comm, ctypes.byref(agreed))
+        return agreed.value
+
+    def shrink(self, comm):
+        if not self.library:
+            return comm.Shrink()
+        left = MPI.Intracomm()
+        self.call("MPIX_Comm_shrink", comm, ctypes.c_void_p(MPI._addressof(left)))
+        return left
 
 
 def mix64(x):
@@ -63,7 +106,7 @@ class Stencil:
     """A rank: one that computes at a place, or a spare (-1)."""
 
     def __init__(self, options):
-        self.o = options
+        self.o, self.failures = options, Failures()
         world = MPI.COMM_WORLD
         self.places = world.size - options.spares
         if self.places < 1 or options.size < self.places:
@@ -171,7 +214,7 @@ class Stencil:
         """All that live go on without those that are lost. False: another is lost meanwhile."""
         fine, taken, step = True, -1, 0
         try:
-            self.all = self.all.Shrink()
+            self.all = self.failures.shrink(self.all)
             steps, others = [c.step for c in self.kept], [c.other_step for c in self.kept]
             words = self.all.allgather((self.place, steps, others))
             holds = {place: rank for rank, (place, _, _) in enumerate(words) if place >= 0}
@@ -232,7 +275,7 @@ class Stencil:
     def agree(self, fine):
         """Whether all are, and nobody is lost that not all know of."""
         try:
-            return self.all.Agree(int(fine)) == 1
+            return self.failures.agree(self.all, int(fine)) == 1
         except MPI.Exception:
             return False
 
@@ -248,7 +291,7 @@ def main():
         except MPI.Exception:
             fine = False
             # Others may wait for who has given up.
-            stencil.compute.Revoke()
+            stencil.failures.revoke(stencil.compute)
         # Spares wait here.
         if stencil.agree(fine):
             break

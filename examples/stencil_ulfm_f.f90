@@ -63,11 +63,21 @@ program stencil_ulfm_f
       if (e == MPI_SUCCESS) exit
     end do
   end do
-  if (place == 0) write (*, '(a,i0,a,i0,a,i0,a,z16.16)') 'stencil ', grid, '^', dims, ', ', steps, &
-    ' steps, checksum ', checksum
+  if (place == 0) call report()
   call MPI_Finalize()
 
 contains
+
+  ! In small letters, as C writes it.
+  subroutine report()
+    character(len=16) :: text
+    integer :: i
+    write (text, '(z16.16)') checksum
+    do i = 1, len(text)
+      if (text(i:i) >= 'A') text(i:i) = achar(iachar(text(i:i)) + 32)
+    end do
+    write (*, '(a,i0,a,i0,a,i0,2a)') 'stencil ', grid, '^', dims, ', ', steps, ' steps, checksum ', text
+  end subroutine report
 
   subroutine give_up(text)
     character(len=*), intent(in) :: text

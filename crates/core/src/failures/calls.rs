@@ -236,4 +236,19 @@ impl Machine {
         let comm = self.files.communicator(file)?;
         self.comm_is_revoked(comm)
     }
+
+    /// Before data of a file is accessed, in which a call does not wait for others: it is not
+    /// revoked.
+    pub(crate) fn file_usable(&mut self, file: Handle) -> Res<()> {
+        self.heed_now_and_then();
+        let comm = self.files.communicator(file)?;
+        self.comms.get_ref(comm)?.usable()
+    }
+
+    /// The same of a collective access: nobody is lost who has to take part.
+    pub fn file_whole(&mut self, file: Handle) -> Res<()> {
+        self.heed_now_and_then();
+        let comm = self.files.communicator(file)?;
+        self.comms.get_ref(comm)?.whole()
+    }
 }
