@@ -9,7 +9,6 @@
  *
  * FILE is memory of all ranks, which are on one machine: who dies says there when.
  */
-#include <mpi-ext.h>
 #include <mpi.h>
 
 #include <fcntl.h>
@@ -21,6 +20,10 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Not by <mpi-ext.h>: that of Open MPI's wheel does not compile. */
+int MPIX_Comm_revoke(MPI_Comm comm);
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
 
 /* Calls that each rank has made before one dies. */
 enum { BEFORE = 200 };
