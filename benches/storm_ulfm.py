@@ -15,9 +15,9 @@ from harness import Hung, Job, example, run_to_end
 
 # Of each program: steps in two dimensions, and in three.
 STEPS = {
-    "stencil_ulfm": (30000, 6000),
-    "stencil_ulfm_f": (30000, 6000),
-    "stencil_ulfm.py": (4000, 2500),
+    "stencil_ulfm": (8000, 2000),
+    "stencil_ulfm_f": (8000, 2000),
+    "stencil_ulfm.py": (1500, 1000),
 }
 REPORT = ["--on-failure", "report"]
 NO_SPARE = 4

@@ -233,7 +233,7 @@ impl Machine {
     }
 
     /// Tells whether a rank is lost, and does not come back.
-    pub(crate) fn lost_for_good(&mut self) -> impl Fn(u32) -> bool + use<> {
+    pub(crate) fn lost_for_good(&self) -> impl Fn(u32) -> bool + use<> {
         let known = self.endpoint.lost_ranks();
         let reports = self.failures.reports;
         move |rank| reports && known(rank)
