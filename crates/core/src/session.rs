@@ -2,7 +2,7 @@
 //! named sets of processes.
 
 use crate::bsend::Attached;
-use crate::consts::{COMM_WORLD, SESSION_NULL};
+use crate::consts::{COMM_WORLD, SESSION_NULL, SPARES};
 use crate::errhandler::ErrKind;
 use crate::error::{Res, class};
 use crate::group::Group;
@@ -13,10 +13,6 @@ use std::rc::Rc;
 
 /// The sets that there are, by name. The last one only where the job has spare ranks.
 static SETS: [&[u8]; 3] = [b"mpi://WORLD", b"mpi://SELF", SPARES];
-/// The ranks that take the place of lost ones.
-pub(crate) const SPARES: &[u8] = b"mpi://spares";
-/// How many of a job's ranks, the last ones, those are.
-pub const SPARES_VARIABLE: &str = "EYRIE_SPARE_RANKS";
 
 /// One session.
 pub struct Session {

@@ -106,7 +106,9 @@ fn failures(run: &Run) -> Result<(), Failure> {
         return refuse("--spare-ranks are on spare nodes: leave --spares 0 out");
     }
     if run.placement.rankfile.is_some() {
-        return refuse("--spare-ranks are behind all ranks that are laid out: leave --rankfile out");
+        return refuse(
+            "--spare-ranks are behind all ranks that are laid out: leave --rankfile out",
+        );
     }
     let several = parts::parts_of(&run.command).is_some_and(|parts| parts.len() > 1);
     if several {

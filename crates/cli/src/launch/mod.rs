@@ -12,6 +12,6 @@ pub mod rankfile;
 pub mod risks;
 pub mod room;
 pub mod sender;
-pub mod spawn;
 pub mod spare_ranks;
+pub mod spawn;
 pub mod spec;

@@ -8,7 +8,7 @@
 use crate::launch::checks::conflict;
 use crate::options::run::Run;
 use eyrie_control::JobSpec;
-use eyrie_core::session::SPARES_VARIABLE;
+use eyrie_core::dynamic::SPARES_VARIABLE;
 use eyrie_ledger::segment::MAX_RANKS;
 use eyrie_protocol::placement::{Map, Placement};
 use eyrie_terminal::Failure;

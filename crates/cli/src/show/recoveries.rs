@@ -180,8 +180,8 @@ impl RecoveryReporter {
         true
     }
 
-    /// The daemon says something else: perhaps of a rank that it is not brought back. So it is where
-    /// failures are reported, and nothing is waited for.
+    /// The daemon says something else: perhaps of a rank that it is not brought back. So it is
+    /// where failures are reported, and nothing is waited for.
     pub fn follow(&mut self, text: &str) {
         if text.ends_with(REPORTED) {
             self.open = None;

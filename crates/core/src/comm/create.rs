@@ -17,14 +17,13 @@ use super::{
     TYPE_SHARED,
 };
 use crate::attr::AttrKind;
-use crate::consts::{COMM_NULL, UNDEFINED};
+use crate::consts::{COMM_NULL, SPARES, UNDEFINED};
 use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
 use crate::machine::Machine;
-use crate::session::SPARES;
 use crate::topology::Topology;
 
 /// What a rank tells the others in a split.

@@ -12,7 +12,6 @@ use eyrie_channel::Endpoint;
 use crate::consts::COMM_NULL;
 use crate::error::{Res, class};
 use crate::handle::Handle;
-use crate::session::SPARES_VARIABLE;
 
 /// Tags of answers at ports have this bit.
 pub(super) const LIBRARY_TAG: i32 = 1 << 30;
@@ -20,6 +19,8 @@ pub(super) const LIBRARY_TAG: i32 = 1 << 30;
 pub const ROOM_VARIABLE: &str = "EYRIE_ROOM";
 /// `MPI_UNIVERSE_SIZE` of a job with room.
 pub const UNIVERSE_VARIABLE: &str = "EYRIE_UNIVERSE";
+/// How many of the ranks that a job begins with, the last ones, take the place of lost ones.
+pub const SPARES_VARIABLE: &str = "EYRIE_SPARE_RANKS";
 /// The number of the program among several that a job begins with.
 pub const APPNUM_VARIABLE: &str = "EYRIE_APPNUM";
 

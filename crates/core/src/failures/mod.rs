@@ -15,7 +15,7 @@ mod reach;
 mod requests;
 
 pub(crate) use reach::HINTS as REACH_HINTS;
-use reach::{Range, Uniform};
+use reach::{RANGE, Range, UNIFORM, Uniform};
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,6 +146,15 @@ impl Comm {
         self.health.apart.set(true);
     }
 
+    /// A hint was set; a value that nobody knows changes nothing. Whether it is kept.
+    pub(crate) fn reaches(&self, key: &[u8], value: &[u8]) -> bool {
+        match key {
+            RANGE => Range::of(value).map(|range| self.health.range.set(range)).is_some(),
+            UNIFORM => Uniform::of(value).map(|how| self.health.uniform.set(how)).is_some(),
+            _ => true,
+        }
+    }
+
     fn revoke(&self) {
         self.health.revoked.set(true);
         self.health.troubled.set(true);
@@ -237,6 +246,19 @@ impl Machine {
         let known = self.endpoint.lost_ranks();
         let reports = self.failures.reports;
         move |rank| reports && known(rank)
+    }
+
+    /// These are lost: communicators whose range that is are revoked.
+    fn revoke_by_range(&mut self, lost: &[u32]) {
+        let concerned = |comm: &Rc<Comm>| match comm.health.range.get() {
+            Range::Local => false,
+            Range::Group => lost.iter().any(|rank| comm.has_member(*rank)),
+            Range::Universe => true,
+        };
+        let all: Vec<Rc<Comm>> = self.comms.all().filter(|c| concerned(c)).cloned().collect();
+        for comm in all {
+            self.revoke_and_tell(&comm);
+        }
     }
 
     /// Members of a communicator leave together.
