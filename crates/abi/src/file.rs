@@ -142,23 +142,19 @@ shims! {
     }
 }
 
-/// Data access: blocking, and the form with a request. Collective ones ask first whether all can
-/// take part.
+/// Data access: blocking, and the form with a request.
 macro_rules! accesses {
-    ($how:ident($buf:ty);
-     $($name:ident $name_c:ident, $i:ident $i_c:ident ($($at:ident)?) $($whole:ident)?;)*)
+    ($how:ident($buf:ty); $($name:ident $name_c:ident, $i:ident $i_c:ident ($($at:ident)?);)*)
     => {$(
         shims! {
             fn $name | $name_c (fh: File, $($at: Offset,)? buf: $buf, count: Count,
                                 datatype: Datatype, status: *mut Status) on Of(fh); |m| {
-                $(m.$whole(fh.core())?;)?
                 let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
                 let s = m.$how(fh.core(), given([$($at)?]), buf, count, dt)?;
                 put_status(status, &s, false);
             }
             fn $i | $i_c (fh: File, $($at: Offset,)? buf: $buf, count: Count,
                           datatype: Datatype, request: *mut Request) on Of(fh); |m| {
-                $(m.$whole(fh.core())?;)?
                 let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
                 let s = m.$how(fh.core(), given([$($at)?]), buf, count, dt)?;
                 put(request, Request::of(m.file_request(fh.core(), s)?))?;
@@ -174,7 +170,6 @@ macro_rules! splits {
         shims! {
             fn $begin | $begin_c (fh: File, $($at: Offset,)? buf: $buf, count: Count,
                                   datatype: Datatype) on Of(fh); |m| {
-                m.file_whole(fh.core())?;
                 m.file_may_begin(fh.core())?;
                 let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
                 let s = m.$how(fh.core(), given([$($at)?]), buf, count, dt)?;
@@ -192,11 +187,11 @@ accesses! {
     PMPI_File_read PMPI_File_read_c,
         PMPI_File_iread PMPI_File_iread_c ();
     PMPI_File_read_all PMPI_File_read_all_c,
-        PMPI_File_iread_all PMPI_File_iread_all_c () file_whole;
+        PMPI_File_iread_all PMPI_File_iread_all_c ();
     PMPI_File_read_at PMPI_File_read_at_c,
         PMPI_File_iread_at PMPI_File_iread_at_c (offset);
     PMPI_File_read_at_all PMPI_File_read_at_all_c,
-        PMPI_File_iread_at_all PMPI_File_iread_at_all_c (offset) file_whole;
+        PMPI_File_iread_at_all PMPI_File_iread_at_all_c (offset);
 }
 
 accesses! {
@@ -204,11 +199,11 @@ accesses! {
     PMPI_File_write PMPI_File_write_c,
         PMPI_File_iwrite PMPI_File_iwrite_c ();
     PMPI_File_write_all PMPI_File_write_all_c,
-        PMPI_File_iwrite_all PMPI_File_iwrite_all_c () file_whole;
+        PMPI_File_iwrite_all PMPI_File_iwrite_all_c ();
     PMPI_File_write_at PMPI_File_write_at_c,
         PMPI_File_iwrite_at PMPI_File_iwrite_at_c (offset);
     PMPI_File_write_at_all PMPI_File_write_at_all_c,
-        PMPI_File_iwrite_at_all PMPI_File_iwrite_at_all_c (offset) file_whole;
+        PMPI_File_iwrite_at_all PMPI_File_iwrite_at_all_c (offset);
 }
 
 splits! {
@@ -262,7 +257,6 @@ macro_rules! ordered {
             }
             fn $begin | $begin_c (fh: File, buf: $buf, count: Count, datatype: Datatype)
                 on Of(fh); |m| {
-                m.file_whole(fh.core())?;
                 m.file_may_begin(fh.core())?;
                 let (buf, count, dt) = data(ConstBuf::from(buf), count.wide(), datatype)?;
                 let s = m.$how(fh.core(), buf, count, dt)?;

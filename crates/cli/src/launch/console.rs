@@ -272,7 +272,6 @@ impl Console {
         }
         let first: Vec<String> = self.recoveries.first().into_iter().collect();
         self.tell(&first);
-        self.recoveries.follow(text);
         self.say(text);
     }
 

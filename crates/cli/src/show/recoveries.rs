@@ -27,9 +27,6 @@ pub fn all_go_back(text: &str) -> bool {
 const GONE: [&str; 3] =
     ["its daemon died of SIGKILL", "its connection ended", "its connection broke"];
 
-/// How the daemon says that a rank is lost for good (`--on-failure report`).
-const REPORTED: &str = "; the others are told";
-
 /// What is missing of a rank that died.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
@@ -178,14 +175,6 @@ impl RecoveryReporter {
         let Some(lost) = open.lost.values_mut().find(of) else { return false };
         lost.name = name(lost).unwrap_or_default().to_string();
         true
-    }
-
-    /// The daemon says something else: perhaps of a rank that it is not brought back. So it is
-    /// where failures are reported, and nothing is waited for.
-    pub fn follow(&mut self, text: &str) {
-        if text.ends_with(REPORTED) {
-            self.open = None;
-        }
     }
 
     /// Whether `tick` is to be called now and then.

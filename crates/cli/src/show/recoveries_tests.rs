@@ -44,17 +44,6 @@ fn nothing_is_told_of_what_does_not_die() {
 }
 
 #[test]
-fn nobody_waits_for_a_rank_that_is_not_brought_back() {
-    let mut told = RecoveryReporter::default();
-    for event in [started(2, None), died(100.0, 2)] {
-        assert!(told.take(&event, Duration::ZERO).is_empty());
-    }
-    assert!(told.waits());
-    told.follow("rank 2 died of SIGKILL; the others are told");
-    assert!(!told.waits() && told.tick(LONG).is_empty());
-}
-
-#[test]
 fn a_rank_that_comes_back_is_one_line() {
     let mut events = vec![started(2, None), died(100.0, 2), back(117.0, 2)];
     let line = "rank 2 died of SIGKILL; back after 17 ms, nothing was lost";
