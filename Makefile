@@ -15,7 +15,8 @@ RELEASE := $(CARGO_TARGET_DIR)/$(BUILD_PROFILE)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 CFLAGS ?= -std=c11 -O2 -Wall -Wextra
 C_EXAMPLES := heat cg sort farm adi stencil_ulfm
-EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
+EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f \
+    build/examples/stencil_ulfm_f
 
 .PHONY: help setup test-setup build rust libraries fortran examples demo install uninstall package test lint docs \
     reference soak clean
@@ -85,6 +86,11 @@ build/examples/%: examples/%.c examples/common.h build/include/mpi.h build/bin/m
 build/examples/heat_f: examples/heat_f.f90 build/bin/mpifort
 	@mkdir -p build/examples build/obj
 	build/bin/mpifort -O2 -J build/obj -o $@ $<
+
+# Its hash counts modulo 2^64.
+build/examples/stencil_ulfm_f: examples/stencil_ulfm_f.f90 build/bin/mpifort
+	@mkdir -p build/examples build/obj
+	build/bin/mpifort -O2 -fwrapv -J build/obj -o $@ $<
 
 PREFIX ?= /usr/local
 

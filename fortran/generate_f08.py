@@ -3,7 +3,7 @@
 
 usage: generate_f08.py INCLUDE_DIR OUT_DIR
 
-Reads mpi.h and mpi_functions.h, and beside this file what the prototypes do not tell: mpi_f08_head.h
+Reads mpi.h, mpi_functions.h and mpi-ext.h, and beside this file what the prototypes do not tell: mpi_f08_head.h
 and mpi_f08_tail.h, and what there is for several kinds of objects, interfaces and then procedures, in
 mpi_f08_attributes.h and mpi_f08_errhandlers.h, and procedures with counts of 64 bits in mpi_f08_large.h.
 Writes OUT_DIR/mpi_f08.f90. Each procedure has its plain and
@@ -47,6 +47,12 @@ class Parameter:
         self.name, self.argument = argument.name, argument
 
     def declared(self):
+        lines = self.declared_alone()
+        if generate.WRITTEN_LATER.fullmatch(f"{self.argument.function} {self.name}"):
+            lines = [line.replace(" ::", ", asynchronous ::") for line in lines]
+        return lines
+
+    def declared_alone(self):
         a, n = self.argument, self.name
         if a.kind == "choice" and n == "baseptr":
             return [f"type(c_ptr) :: {n}"]
@@ -185,14 +191,14 @@ def of_kinds(text, kinds):
 def main():
     include, out_dir = sys.argv[1:]
     here = re.sub(r"[^/]*$", "", sys.argv[0])
-    with open(f"{include}/mpi.h", encoding="ascii") as f:
-        constants = generate.constants(f.read())
+    constants = generate.constants(generate.headers(include))
     by_hand = [f"MPI_{name}" for name in BY_HAND]
     left_out = {name.lower() for name in by_hand + DEPRECATED}
     both = list(generate.routines(include, left_out | {f"mpi_{n.lower()}" for n in LARGE_BY_HAND}))
     large = list(large_forms(both))
     routines = [(n, a) for n, a in both if not generate.LARGE.fullmatch(n)]
-    plain = [name for name, _, kind in constants if kind not in KINDS]
+    routines += generate.extensions(include)
+    plain = [name for name, _, kind in constants if kind not in KINDS and name not in NOT_HERE]
     handles = [(name, value, kind) for name, value, kind in constants if kind in KINDS]
     taken = plain + TAKEN + generate.NULL_FUNCTIONS + sorted(generate.FUNCTIONS) + [
         "P" + name for name in sorted(generate.FUNCTIONS)]

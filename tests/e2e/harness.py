@@ -90,8 +90,8 @@ class Hung(Exception):
 
 def example(name):
     """The command of an example program."""
-    if name == "mc":
-        return [PYTHON, os.path.join(ROOT, "examples", "mc.py")]
+    if name in ("mc", "stencil_ulfm.py"):
+        return [PYTHON, os.path.join(ROOT, "examples", name.removesuffix(".py") + ".py")]
     return [os.path.join(BUILD, "examples", name)]
 
 

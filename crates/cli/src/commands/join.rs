@@ -99,6 +99,7 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         (run.ft.places().unwrap_or_default(), run.ft.places().is_some()),
         ("--routers", run.node_options.routers.is_some()),
         ("--spawn-room", run.placement.spawn_room.is_some()),
+        ("--spare-ranks", run.placement.spare_ranks.is_some()),
         ("--netns", run.node_options.netns),
     ];
     let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);

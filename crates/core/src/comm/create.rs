@@ -19,7 +19,7 @@ use super::{
     TYPE_SHARED,
 };
 use crate::attr::AttrKind;
-use crate::consts::{COMM_NULL, UNDEFINED};
+use crate::consts::{COMM_NULL, SPARES, UNDEFINED};
 use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
 use crate::group::Group;
@@ -184,6 +184,7 @@ impl Machine {
             TYPE_RESOURCE_GUIDED => match info.get(b"mpi_pset_name") {
                 Some(b"mpi://WORLD") => 0,
                 Some(b"mpi://SELF") => me as i32,
+                Some(SPARES) if self.spare_ranks().contains(&self.comms.me) => 0,
                 _ => UNDEFINED,
             },
             // No finer resource is known, so there is no proper part to give.
