@@ -198,7 +198,7 @@ def main():
     large = list(large_forms(both))
     routines = [(n, a) for n, a in both if not generate.LARGE.fullmatch(n)]
     routines += generate.extensions(include)
-    plain = [name for name, _, kind in constants if kind not in KINDS and name not in NOT_HERE]
+    plain = [name for name, _, kind in constants if kind not in KINDS]
     handles = [(name, value, kind) for name, value, kind in constants if kind in KINDS]
     taken = plain + TAKEN + generate.NULL_FUNCTIONS + sorted(generate.FUNCTIONS) + [
         "P" + name for name in sorted(generate.FUNCTIONS)]
