@@ -31,6 +31,16 @@ pub fn refuse_elsewhere(text: String) -> Result<(), Failure> {
     Err(Failure::new(USAGE, OptionConflict { text, elsewhere: true }))
 }
 
+/// Refuses routers of a job without nodes.
+pub fn routed(routers: u32, nodes: u32) -> Result<(), Failure> {
+    if routers > 0 && nodes == 0 {
+        return refuse(
+            "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts",
+        );
+    }
+    Ok(())
+}
+
 /// Refuses what does not go together wherever the ranks are.
 pub fn anywhere(run: &Run) -> Result<(), Failure> {
     failures(run)?;

@@ -78,10 +78,7 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     let clusters = run.cluster_options.plan(nodes, spares, &named).map_err(checks::conflict)?;
     let together = hosts.is_none() && !run.node_options.netns;
     run.cluster_options.check(run.ft(), &clusters, together).map_err(checks::conflict)?;
-    if routers > 0 && nodes == 0 {
-        let text = "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts";
-        return Err(checks::conflict(text));
-    }
+    checks::routed(routers, nodes)?;
     let ha = ha::wanted(run, hosts.as_ref().is_some_and(|h| h.shell))?;
     without_rooms_around();
     spare_ranks::tell(run);
