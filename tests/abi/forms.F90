@@ -219,12 +219,15 @@ program forms
   call MPI_File_close(file, e)
   call MPI_Comm_free(ring, e)
   call MPI_Comm_free(comm, e)
+#ifndef WITHOUT_ULFM
   call failures()
+#endif
   call MPI_Finalize(e)
   print '(a,i0,a,i0,a)', 'forms: ', good, ' passed, ', bad, ' failed'
   if (bad /= 0) stop 1
 contains
 
+#ifndef WITHOUT_ULFM
   ! Functions for failures (ULFM), under both of their names: what they give back, also when a request is complete.
   subroutine failures()
     HANDLE(MPI_Comm) :: one, made
@@ -258,6 +261,7 @@ contains
     call MPI_Comm_free(made, e)
     call MPI_Comm_free(one, e)
   end subroutine failures
+#endif
 #if FORM != 1
   ! Variables of all intrinsic types, scalars and arrays; without ierror in mpi_f08 alone by the standard.
   subroutine sizes

@@ -265,6 +265,10 @@ def test_music_of_debian(folder):
 test_music_of_debian.takes_long = True
 
 
+# Debian's Open MPI has no functions for failures.
+WITHOUT = "-DWITHOUT_ULFM"
+
+
 def built(folder, compiler, options, source, *libraries):
     """A program that names libraries of Open MPI's, of which ours are here; what it prints."""
     lib, program = os.path.join(ROOT, "build", "lib"), f"{folder}/checks"
@@ -293,7 +297,7 @@ def test_modules_of_open_mpi(folder):
     text = re.sub(r"MPI_Sizeof\(inn\(2:4:2\), size\(7\)\)", "MPI_Sizeof(inn(2:4), size(7), e)", text)
     with open(f"{folder}/forms.F90", "w") as file:
         file.write(text)
-    options += ["-cpp", "-DFORM=2", "-ffree-line-length-none"]
+    options += ["-cpp", "-DFORM=2", WITHOUT, "-ffree-line-length-none"]
     built(folder, "gfortran", options, f"{folder}/forms.F90", *libraries[1:])
 
 
@@ -338,7 +342,7 @@ def test_fortran_of_open_mpi(folder):
         text = re.sub(r"pmpi_aint_(add|diff)", r"mpi_aint_\1", file.read(), flags=re.I)
     with open(f"{folder}/forms.F90", "w") as file:
         file.write(text)
-    for name, options in (f"{checks}/fixed.f", []), (f"{folder}/forms.F90", ["-cpp", "-DFORM=1", "-ffree-line-length-none"]):
+    for name, options in (f"{checks}/fixed.f", []), (f"{folder}/forms.F90", ["-cpp", "-DFORM=1", WITHOUT, "-ffree-line-length-none"]):
         program = f"{folder}/checks"
         # As their link lines do: the library in C comes by the other one.
         found = [f"{lib}/libmpi_mpifh.so.40", f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"]
