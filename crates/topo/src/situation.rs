@@ -65,6 +65,19 @@ impl Situation {
         Situation { node_of, spares, ways: self.ways.clone() }
     }
 
+    /// With these ranks on another node.
+    #[must_use]
+    pub fn with(&self, ranks: &[u32], node: Node) -> Situation {
+        let mut after = self.clone();
+        for rank in ranks {
+            if let Some(home) = after.node_of.get_mut(*rank as usize) {
+                *home = node;
+            }
+        }
+        after.spares.retain(|spare| *spare != node);
+        after
+    }
+
     /// Appends the links of a message.
     pub fn route(&self, network: &Network, message: &Message, links: &mut Vec<Link>) {
         let choice = match self.ways.is_empty() {

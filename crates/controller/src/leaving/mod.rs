@@ -118,6 +118,14 @@ impl Job {
         for &node in nodes {
             self.begin_leave(node, party, terms);
         }
+        // Who is to go somewhere goes there.
+        if !nodes
+            .iter()
+            .flat_map(|n| self.nodes.placement.ranks_on(*n))
+            .all(|r| wishes.contains_key(&r))
+        {
+            self.prefer(nodes);
+        }
         let members = nodes.iter().map(|node| self.nodes.member(*node)).collect();
         self.plan(Input::Leave { members, wishes });
     }

@@ -14,8 +14,8 @@ impl Planner {
     }
 
     /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
-    /// (of these, one that holds an image), among those that stay and are fit. `soon`: where other
-    /// ranks are going to be.
+    /// (of these, one that holds an image), among those that stay and are fit. Of equals it is the
+    /// one that is preferred, if that was said. `soon`: where other ranks are going to be.
     pub(super) fn place_among(&self, index: usize, soon: &BTreeMap<u32, Member>) -> Option<Member> {
         let old = self.ranks[index].home;
         if let Some(to) = self.wish(index as u32) {
@@ -36,12 +36,13 @@ impl Planner {
         let (unfit, fit): (Vec<Member>, Vec<Member>) =
             self.takers().into_iter().partition(|m| self.is_unfit(index as u32, m));
         let keepers = self.in_cluster(index, if fit.is_empty() { unfit } else { fit });
-        if let Some(spare) = keepers.iter().find(free) {
+        let turn = |m: &Member| self.preferences.turn(index as u32, m.node);
+        if let Some(spare) = keepers.iter().filter(free).min_by_key(|m| turn(m)) {
             return Some(*spare);
         }
         let newest = self.ranks[index].committed.values().next_back();
         let holds = |m: &Member| newest.is_some_and(|holders| holders.contains(m));
-        keepers.into_iter().min_by_key(|m| (load(m), !holds(m), m.node))
+        keepers.into_iter().min_by_key(|m| (load(m), turn(m), !holds(m), m.node))
     }
 
     /// Orders the copies of images that are missing.

@@ -151,7 +151,7 @@ impl World {
                 self.kill_ranks(at, &ranks);
             }
             To::Renew { epoch } => self.reset(at, Member { node: at.node, epoch }),
-            To::Look { ask } => {
+            To::Look { ask, .. } => {
                 let ranks = (0..self.ranks()).filter(|r| self.is_at(at, *r)).map(|r| *look(r));
                 let (ranks, own) = (ranks.collect(), NodeLook::default());
                 self.tell_real(at, control::FromNode::Looks { ask, ranks, own });
