@@ -55,6 +55,7 @@ pub const HEADINGS: [(&str, &[&str]); 6] = [
             "address",
             "join-limit",
             "oversubscribe",
+            "topology",
             "tls",
             "transport",
         ],

@@ -50,6 +50,12 @@ pub struct PlacementOptions {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
+    /// The network between the nodes, as a file of eyrie topo describes it or Slurm's
+    /// topology.conf: ranks of a node that is lost or leaves go to the spare that costs least over
+    /// the rest of the run, by the messages that they have sent. Hosts have the names that the
+    /// file gives nodes; with --nodes they are its nodes in order [default: the first free spare]
+    #[arg(long, value_name = "FILE")]
+    pub topology: Option<PathBuf>,
     /// Room for N ranks that the program starts itself (MPI_Comm_spawn, MPI_Comm_spawn_multiple) in
     /// the course of the job, and for names of ports (0: for these alone) [default: the number of
     /// cores, from 16 to 64, if the program needs these functions, or is a script that has their

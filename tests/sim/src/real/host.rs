@@ -92,7 +92,10 @@ impl Simulation {
         world.trace(|| {
             format!("{ranks} ranks, {nodes} nodes, {} others: {:?}", all - nodes, setup.mode)
         });
-        let spec = spec::of(drawn);
+        let mut spec = spec::of(drawn);
+        if setup.topology {
+            spec.placement.topology = spec::network(setup.seed);
+        }
         let mut simulation = Simulation {
             setup,
             world,

@@ -85,6 +85,8 @@ pub struct Setup {
     pub suspends: bool,
     /// Nodes cannot have ranks for a while.
     pub unfit: bool,
+    /// The network between the nodes is known.
+    pub topology: bool,
     /// What is done wrong on purpose.
     pub mutation: Option<Mutation>,
     pub trace: bool,
@@ -102,6 +104,7 @@ impl Setup {
             drains: is("--drain"),
             suspends: is("--halts"),
             unfit: is("--unfit"),
+            topology: is("--topology"),
             mutation: None,
             trace: false,
         }

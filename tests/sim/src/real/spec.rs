@@ -116,6 +116,13 @@ impl Drawn {
     }
 }
 
+/// A network that has all nodes of a job, or not quite: nothing is drawn, so that all else is as
+/// without it. It is slow, so that messages count.
+pub fn network(seed: u64) -> String {
+    let shapes = ["mesh 3x4", "torus 4x4", "fat-tree 4", "mesh 2x2", "xgft 4,4 1,2"];
+    format!("{}\nbandwidth 1K\n", shapes[seed as usize % shapes.len()])
+}
+
 pub fn of(drawn: Drawn) -> JobSpec {
     let Drawn { ft, vault, map, nodes, spares, routers, router_share, clusters, .. } = drawn;
     let (replicas, checkpoint_every_ms) = (drawn.replicas, drawn.checkpoint_every_ms);
