@@ -149,7 +149,9 @@ impl Scene<'_> {
 impl Job {
     /// Has ranks of these nodes go to where they cost least, when they have to be placed.
     pub(crate) fn prefer(&mut self, going: &BTreeSet<u32>) {
-        let choices = self.choices(going, None);
+        // Nobody comes back elsewhere otherwise.
+        let moves = self.protected() && !self.spec.protection.ft.reports();
+        let choices = if moves { self.choices(going, None) } else { Vec::new() };
         if choices.is_empty() {
             return;
         }

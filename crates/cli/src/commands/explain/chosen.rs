@@ -31,11 +31,9 @@ fn told(event: &Event, node: u32) -> Option<Finding> {
     let ranks = event.rank.map_or_else(|| String::from("ranks"), |rank| format!("rank {rank}"));
     let at = millis(event.ms);
     let what = if from == node {
-        format!("after {at} node {to} was chosen for its {ranks}, by the network between the nodes")
+        format!("after {at} node {to} was chosen for its {ranks} by the network")
     } else if to == u64::from(node) {
-        format!(
-            "after {at} it was chosen for the {ranks} of node {from}, by the network between the nodes"
-        )
+        format!("after {at} it was chosen for the {ranks} of node {from} by the network")
     } else {
         return None;
     };
