@@ -41,6 +41,9 @@ struct Choice {
     why: String,
 }
 
+/// A node that ranks may go to, the network's node if it has it, and bytes that have to move there.
+type Place = (u32, Option<shape::Node>, f64);
+
 /// What is to be chosen from: where ranks are, or are going to be, and what they send.
 struct Scene<'a> {
     topology: &'a Topology,
@@ -109,14 +112,10 @@ fn told(node: u32, cost: &Cost) -> String {
 }
 
 impl Scene<'_> {
-    /// The nodes on which these ranks cost least together, best first, and why. `targets`: with
-    /// the network's node, if it has it, and the bytes that have to move there.
-    fn choose(
-        &self,
-        ranks: &[u32],
-        targets: &[(u32, Option<shape::Node>, f64)],
-    ) -> (Vec<u32>, String) {
-        let (there, elsewhere): (Vec<_>, Vec<_>) = targets.iter().partition(|t| t.1.is_some());
+    /// The nodes on which these ranks cost least together, best first, and why.
+    fn choose(&self, ranks: &[u32], targets: &[Place]) -> (Vec<u32>, String) {
+        let (there, elsewhere): (Vec<&Place>, Vec<&Place>) =
+            targets.iter().partition(|t| t.1.is_some());
         let seated = there.iter().filter_map(|t| Some(Target { node: t.1?, bytes: t.2 }));
         let seated: Vec<Target> = seated.collect();
         let network = &self.topology.network;
@@ -261,7 +260,7 @@ impl Job {
             for ranks in parties.into_iter().filter(|ranks| !ranks.is_empty()) {
                 let target =
                     |node: &u32| (*node, self.seat(topology, *node), self.bytes_to(&ranks, *node));
-                let targets: Vec<_> = targets.iter().map(target).collect();
+                let targets: Vec<Place> = targets.iter().map(target).collect();
                 let (nodes, why) = scene.choose(&ranks, &targets);
                 let Some(best) = nodes.first().copied() else { continue };
                 scene.settle(&ranks, best, self.seat(topology, best));

@@ -78,7 +78,7 @@ fn of_ended(found: &Found) -> Result<Counted, Failure> {
     let row = |(messages, bytes): (&Vec<u64>, &Vec<u64>)| {
         let both = (0u32..).zip(messages.iter().zip(bytes)).filter(|(_, (count, _))| **count > 0);
         both.map(|(to, (messages, bytes))| Sent { to, messages: *messages, bytes: *bytes })
-            .collect()
+            .collect::<Vec<Sent>>()
     };
     let sent = all.messages.iter().zip(&all.bytes).map(row).collect();
     Ok(Counted { job, sent, parts: Vec::new() })
