@@ -4,18 +4,20 @@
 use super::findings::{Finding, finding};
 use crate::client;
 use crate::commands::events;
+use crate::jobs::Job;
 use eyrie_control::{Event, EventKind};
-use eyrie_state::home::{self, JobEntry};
+use eyrie_state::home;
 use eyrie_terminal::units::millis;
 
 /// Most choices that are told of a node: the last ones.
 const MOST: usize = 3;
 
 /// The events of a job that are left; what cannot be read is left out.
-pub fn events(job: &JobEntry) -> Vec<Event> {
-    match job.alive {
-        true => client::events_from(job, 0).unwrap_or_default(),
-        false => events::kept(&job.path.join(home::EVENTS)),
+pub fn events(job: &Job) -> Vec<Event> {
+    match job {
+        Job::There(job) if job.alive => client::events_from(job, 0).unwrap_or_default(),
+        Job::There(job) => events::kept(&job.path.join(home::EVENTS)),
+        Job::Ended(found) => found.events().unwrap_or_default(),
     }
 }
 
