@@ -92,10 +92,7 @@ impl Simulation {
         world.trace(|| {
             format!("{ranks} ranks, {nodes} nodes, {} others: {:?}", all - nodes, setup.mode)
         });
-        let mut spec = spec::of(drawn);
-        if setup.topology {
-            spec.placement.topology = spec::network(setup.seed);
-        }
+        let spec = spec::with_network(spec::of(drawn), setup);
         let mut simulation = Simulation {
             setup,
             world,

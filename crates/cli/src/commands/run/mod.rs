@@ -45,13 +45,14 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     let clusters = run.cluster_options.clusters.unwrap_or(1);
     let count = |share| Routing::count(ranks, share).max(clusters);
     let routers = router_share(run).map_or(0, count);
+    let spares = run.placement.spares.unwrap_or(0) + routers;
     let wish = HostRequest {
         hosts: run.placement.hosts.as_deref(),
         here: run.placement.nodes.is_some(),
         host_options: &run.host_options,
         ranks: run.ranks(),
         ppn,
-        spares: run.placement.spares.unwrap_or(0) + routers,
+        spares,
         map,
         file: file.as_ref(),
     };
@@ -74,9 +75,7 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     };
     let ranks = if ppn.is_some() { homes.len() as u32 } else { ranks };
     let homes = if nodes == 0 { Vec::new() } else { homes };
-    let clusters =
-        run.cluster_options.plan(nodes, run.placement.spares.unwrap_or(0) + routers, &named);
-    let clusters = clusters.map_err(checks::conflict)?;
+    let clusters = run.cluster_options.plan(nodes, spares, &named).map_err(checks::conflict)?;
     let together = hosts.is_none() && !run.node_options.netns;
     run.cluster_options.check(run.ft(), &clusters, together).map_err(checks::conflict)?;
     if routers > 0 && nodes == 0 {
@@ -89,7 +88,7 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     spec.protection.ft = run.mode(nodes);
     spec.placement = Placement {
         nodes,
-        spares: run.placement.spares.unwrap_or(0) + routers,
+        spares,
         routers,
         router_share: router_share(run).unwrap_or(1),
         hosts,
