@@ -54,7 +54,7 @@ impl Sharing {
         worst
     }
 
-    /// The messages of a pattern that take a link: senders and receivers.
+    /// The messages of a pattern that take a link, in its order: senders and receivers.
     pub fn sharers(
         network: &Network,
         pattern: &Pattern,
@@ -93,7 +93,7 @@ mod tests {
         let (link, most) = sharing.worst(1, 1)[0];
         let found = Sharing::sharers(&network, &pattern, &after, link);
         assert_eq!(found.len(), most as usize);
-        assert_eq!(found, [(0, 1), (2, 1), (2, 3)]);
+        assert_eq!(found, [(0, 1), (2, 3), (2, 1)]);
         for link in 0..network.shape.links() {
             let count = Sharing::sharers(&network, &pattern, &after, link).len();
             assert_eq!(count, sharing.messages[link as usize] as usize);
