@@ -15,7 +15,8 @@ RELEASE := $(CARGO_TARGET_DIR)/$(BUILD_PROFILE)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 CFLAGS ?= -std=c11 -O2 -Wall -Wextra
 C_EXAMPLES := heat cg sort farm adi stencil_ulfm
-EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
+EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f \
+    build/examples/stencil_ulfm_f
 
 .PHONY: help setup test-setup build rust libraries fortran examples demo install uninstall package test lint docs \
     reference soak clean
@@ -86,6 +87,11 @@ build/examples/heat_f: examples/heat_f.f90 build/bin/mpifort
 	@mkdir -p build/examples build/obj
 	build/bin/mpifort -O2 -J build/obj -o $@ $<
 
+# Its hash counts modulo 2^64.
+build/examples/stencil_ulfm_f: examples/stencil_ulfm_f.f90 build/bin/mpifort
+	@mkdir -p build/examples build/obj
+	build/bin/mpifort -O2 -fwrapv -J build/obj -o $@ $<
+
 PREFIX ?= /usr/local
 
 install: build
@@ -135,7 +141,7 @@ soak: test-setup build
 	    '--halts --cluster-units' '--halts --drain' coordinated 'coordinated --vault' \
 	    'coordinated --drain' 'coordinated --vault --drain' links heartbeat \
 	    election returns lease watchdog controller 'controller --drain' 'controller --halts' \
-    'controller --outside' 'controller --unfit' 'controller --topology' \
+    'controller --outside' 'controller --unfit' 'controller --topology' 'controller --fallback' \
     'controller coordinated' 'controller coordinated --drain' 'controller coordinated --vault' \
     'controller coordinated --halts' 'controller --units' 'controller --units --drain' \
     'controller --units --vault' 'controller --cluster-units' 'controller --cluster-units --drain' \

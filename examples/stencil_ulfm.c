@@ -1,22 +1,22 @@
 /*
- * A five-point stencil that handles the loss of ranks itself (ULFM), as in a program of one's own: some ranks compute,
- * the others are spares. When a rank is lost, those that notice it revoke the communicator, all agree, and shrink; a
- * spare takes the place of each that is lost, under the same rank, and gets its state from the neighbour that holds a
- * copy. The result has the same bits as without a loss.
+ * A stencil in two or three dimensions that handles the loss of ranks itself (ULFM), as in a program of one's own: some
+ * ranks compute, the others are spares. When a rank is lost, those that notice it revoke the communicator, all agree,
+ * and shrink; a spare takes the place of each that is lost, under the same rank, and gets its state from the neighbour
+ * that holds a copy. The result has the same bits as without a loss.
  *
- *     eyrie run -n 5 --on-failure report stencil_ulfm --spares 1 --kill 2@300
+ *     eyrie run -n 4 --spare-ranks 1 --on-failure report stencil_ulfm --kill 2@300
  */
 #include "common.h"
 
 #include <mpi-ext.h>
 #include <signal.h>
-#include <unistd.h>
 
 static const char USAGE[] =
     "usage: stencil_ulfm [options]\n"
-    "  --size N       grid of N x N cells (default 256)\n"
+    "  --dims D       2 or 3 dimensions (default 2)\n"
+    "  --size N       grid of N cells in each (default 256, or 48)\n"
     "  --steps S      time steps (default 1000)\n"
-    "  --spares K     ranks that wait to take the place of another (default 1)\n"
+    "  --spares K     ranks that wait to take the place of another (default: those of --spare-ranks, or 1)\n"
     "  --every C      steps between two copies of the state to a neighbour (default 50)\n"
     "  --kill P@S     place P kills itself at step S; may be given several times\n"
     "  --help         this text\n";
@@ -24,7 +24,7 @@ static const char USAGE[] =
 enum { KILLS = 16, KEPT = 2, NO_SPARE = 4 };
 
 struct options {
-    long size, steps, spares, every;
+    long dims, size, steps, spares, every;
     int kills;
     long kill_place[KILLS], kill_step[KILLS];
 };
@@ -38,18 +38,27 @@ struct copy {
 static struct options o;
 static MPI_Comm all, compute; /* all that live; those that compute */
 static int place = -1, places, first_rank;
-static long rows, row0;
+static long rows, row0, width; /* in three dimensions a row is a plane; cells in one */
 static double *now, *next;
 static struct copy kept[KEPT]; /* the newest first */
 
 static long start_of(int part) { return o.size / places * part + (part < o.size % places ? part : o.size % places); }
 static long rows_of(int part) { return start_of(part + 1) - start_of(part); }
-static size_t cells_of(int part) { return (size_t)rows_of(part) * (size_t)o.size; }
+static size_t cells_of(int part) { return (size_t)(rows_of(part) * width); }
+
+/* What the job was started with. */
+static long spare_ranks(void)
+{
+    char text[32];
+    int length = sizeof text, found = 0;
+    MPI_Info_get_string(MPI_INFO_ENV, "eyrie_spare_ranks", &length, text, &found);
+    return found ? strtol(text, NULL, 10) : 1;
+}
 
 static void parse(int argc, char **argv, int rank)
 {
     struct args a = {argc, argv, 1};
-    o = (struct options){.size = 256, .steps = 1000, .spares = 1, .every = 50};
+    o = (struct options){.dims = 2, .steps = 1000, .spares = spare_ranks(), .every = 50};
     for (; a.at < argc; a.at++) {
         char *end;
         if (arg_flag(&a, "--help")) {
@@ -61,10 +70,16 @@ static void parse(int argc, char **argv, int rank)
                 fail("--kill %s: write PLACE@STEP", argv[a.at]);
             o.kill_step[o.kills++] = strtol(end + 1, NULL, 10);
         } else if (!arg_long(&a, "--size", 4, 1L << 15, &o.size) && !arg_long(&a, "--steps", 1, 1L << 40, &o.steps) &&
-                   !arg_long(&a, "--spares", 0, 1000, &o.spares) && !arg_long(&a, "--every", 1, 1L << 40, &o.every)) {
+                   !arg_long(&a, "--spares", 0, 1000, &o.spares) && !arg_long(&a, "--every", 1, 1L << 40, &o.every) &&
+                   !arg_long(&a, "--dims", 2, 3, &o.dims)) {
             fail("unknown option '%s' (--help lists them)", argv[a.at]);
         }
     }
+    if (o.size == 0)
+        o.size = o.dims == 2 ? 256 : 48;
+    if (o.dims == 3 && o.size > 1024)
+        fail("--size %ld: in three dimensions 1024 is the most", o.size);
+    width = o.dims == 2 ? o.size : o.size * o.size;
 }
 
 /* Room for the rows of any place, as a spare may get any. */
@@ -73,8 +88,8 @@ static void make_room(void)
     size_t most = 0;
     for (int part = 0; part < places; part++)
         most = cells_of(part) > most ? cells_of(part) : most;
-    now = must_alloc(most + 2 * (size_t)o.size, sizeof *now);
-    next = must_alloc(most + 2 * (size_t)o.size, sizeof *next);
+    now = must_alloc(most + 2 * (size_t)width, sizeof *now);
+    next = must_alloc(most + 2 * (size_t)width, sizeof *next);
     for (int i = 0; i < KEPT; i++)
         kept[i] = (struct copy){-1, -1, must_alloc(most, sizeof(double)), must_alloc(most, sizeof(double))};
 }
@@ -82,7 +97,7 @@ static void make_room(void)
 static void begin_at(int part, double *cells)
 {
     for (size_t i = 0; i < cells_of(part); i++)
-        cells[i] = (double)(mix64((uint64_t)start_of(part) * (uint64_t)o.size + i) >> 11) / (double)(1ULL << 53);
+        cells[i] = (double)(mix64((uint64_t)(start_of(part) * width) + i) >> 11) / (double)(1ULL << 53);
 }
 
 /* Goes on from a copy of one's own. */
@@ -90,9 +105,9 @@ static void resume(const struct copy *from)
 {
     rows = rows_of(place);
     row0 = start_of(place);
-    memset(now, 0, sizeof *now * (cells_of(place) + 2 * (size_t)o.size));
-    memset(next, 0, sizeof *next * (cells_of(place) + 2 * (size_t)o.size));
-    memcpy(now + o.size, from->own, cells_of(place) * sizeof *now);
+    memset(now, 0, sizeof *now * (cells_of(place) + 2 * (size_t)width));
+    memset(next, 0, sizeof *next * (cells_of(place) + 2 * (size_t)width));
+    memcpy(now + width, from->own, cells_of(place) * sizeof *now);
 }
 
 /* Keeps the state, and a copy of it at the next place. An error: it does not count. */
@@ -100,7 +115,7 @@ static int keep(long step)
 {
     struct copy oldest = kept[KEPT - 1];
     int before = (place + places - 1) % places, after = (place + 1) % places;
-    memcpy(oldest.own, now + o.size, cells_of(place) * sizeof *now);
+    memcpy(oldest.own, now + width, cells_of(place) * sizeof *now);
     int error = MPI_Sendrecv(oldest.own, (int)cells_of(place), MPI_DOUBLE, after, 1, oldest.other,
                              (int)cells_of(before), MPI_DOUBLE, before, 1, compute, MPI_STATUS_IGNORE);
     if (error != MPI_SUCCESS) {
@@ -113,24 +128,43 @@ static int keep(long step)
     return MPI_SUCCESS;
 }
 
+/* Cells at the rim of the grid stay as they are. */
+static void row_2d(const double *mid, double *out, int edge)
+{
+    for (long x = 0; x < o.size; x++)
+        out[x] = edge || x == 0 || x + 1 == o.size
+                     ? mid[x]
+                     : 0.2 * (mid[x] + mid[x - 1] + mid[x + 1] + mid[x - width] + mid[x + width]);
+}
+
+static void plane_3d(const double *mid, double *out, int edge)
+{
+    long n = o.size;
+    for (long i = 0; i < width; i++) {
+        long y = i / n, x = i % n;
+        out[i] = edge || y == 0 || y + 1 == n || x == 0 || x + 1 == n
+                     ? mid[i]
+                     : 0.125 * (2 * mid[i] + mid[i - 1] + mid[i + 1] + mid[i - n] + mid[i + n] + mid[i - width] +
+                                mid[i + width]);
+    }
+}
+
 static int one_step(void)
 {
     int up = place > 0 ? place - 1 : MPI_PROC_NULL, down = place + 1 < places ? place + 1 : MPI_PROC_NULL;
-    int n = (int)o.size;
-    double *top = now + o.size, *bottom = now + rows * o.size;
+    int n = (int)width;
+    double *top = now + width, *bottom = now + rows * width;
     int error = MPI_Sendrecv(top, n, MPI_DOUBLE, up, 2, bottom + n, n, MPI_DOUBLE, down, 2, compute, MPI_STATUS_IGNORE);
     if (error == MPI_SUCCESS)
         error = MPI_Sendrecv(bottom, n, MPI_DOUBLE, down, 3, now, n, MPI_DOUBLE, up, 3, compute, MPI_STATUS_IGNORE);
     if (error != MPI_SUCCESS)
         return error;
     for (long y = 1; y <= rows; y++) {
-        const double *mid = now + y * o.size;
-        double *out = next + y * o.size;
         int edge = row0 + y == 1 || row0 + y == o.size;
-        for (long x = 0; x < o.size; x++)
-            out[x] = edge || x == 0 || x + 1 == o.size
-                         ? mid[x]
-                         : 0.2 * (mid[x] + mid[x - 1] + mid[x + 1] + mid[x - o.size] + mid[x + o.size]);
+        if (o.dims == 2)
+            row_2d(now + y * width, next + y * width, edge);
+        else
+            plane_3d(now + y * width, next + y * width, edge);
     }
     double *was = now;
     now = next;
@@ -152,7 +186,7 @@ static int run(uint64_t *checksum)
         for (int i = 0; i < o.kills; i++)
             /* Who has taken the place does not. */
             if (o.kill_place[i] == place && first_rank == place && o.kill_step[i] == step)
-                kill(getpid(), SIGKILL);
+                raise(SIGKILL);
         if (step == o.steps)
             break;
         int error = step > kept[0].step && step % o.every == 0 ? keep(step) : MPI_SUCCESS;
@@ -163,7 +197,7 @@ static int run(uint64_t *checksum)
     }
     uint64_t own = 0;
     for (size_t i = 0; i < cells_of(place); i++)
-        own += place_hash((uint64_t)row0 * (uint64_t)o.size + i, bits_of(now[o.size + (long)i]));
+        own += place_hash((uint64_t)(row0 * width) + i, bits_of(now[width + (long)i]));
     return MPI_Allreduce(&own, checksum, 1, MPI_UINT64_T, MPI_SUM, compute);
 }
 
@@ -333,7 +367,7 @@ int main(int argc, char **argv)
             continue;
     }
     if (place == 0)
-        printf("stencil %ld x %ld, %ld steps, checksum %016" PRIx64 "\n", o.size, o.size, o.steps, checksum);
+        printf("stencil %ld^%ld, %ld steps, checksum %016" PRIx64 "\n", o.size, o.dims, o.steps, checksum);
     MPI_Finalize();
     return 0;
 }

@@ -3,7 +3,7 @@
 
 usage: generate.py INCLUDE_DIR OUT_DIR
 
-Reads mpi.h and mpi_functions.h. Writes to OUT_DIR:
+Reads mpi.h, mpi_functions.h and mpi-ext.h. Writes to OUT_DIR:
   mpif.h            constants and common blocks; right in fixed and in free form
   mpi_constants.h   the same without the externals, for the module
   mpi_interfaces.h  explicit interfaces, for the module
@@ -12,7 +12,7 @@ Reads mpi.h and mpi_functions.h. Writes to OUT_DIR:
   entries.c         one function mpi_NAME_ for each routine, on the C interface alone
 
 What the C prototypes do not tell (index bases, callbacks, attributes) stands in special.c, large.c,
-attributes.c and datareps.c beside this file, written by hand; the names defined there are left out here.
+attributes.c, datareps.c and ulfm.c beside this file, written by hand; the names defined there are left out here.
 """
 
 import platform
@@ -27,6 +27,10 @@ LENGTHS = [
     (r"MPI_\w*some \w+", "*incount"),
     (r".*", "*count"),
 ]
+# Of these names, but integers.
+INTEGERS = re.compile(r"MPIX?_Comm_i?agree flag")
+# Of functions for failures: written when the request is complete.
+WRITTEN_LATER = re.compile(r"MPIX?_Comm_(ishrink newcomm|iagree flag|iagree_failed failedgrp)")
 LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "provided_flag",
             "weighted"}
 # Arrays that may be MPI_UNWEIGHTED or MPI_WEIGHTS_EMPTY.
@@ -76,7 +80,7 @@ def constants(header):
     sees it."""
     found = []
     values = {}
-    for name, value in re.findall(r"^#define (MPI_\w+) +(\S.*?) *$", header, flags=re.M):
+    for name, value in re.findall(r"^#define (MPIX?_\w+) +(\S.*?) *$", header, flags=re.M):
         if value in values:
             number, kind = values[value]
         else:
@@ -178,7 +182,8 @@ class Argument:
             return [f"integer :: {n}(8)"]
         if self.kind == "statuses":
             return [f"integer :: {n}(8,*)"]
-        base = "logical" if n in LOGICALS else "integer(8)" if self.wide else "integer"
+        is_logical = n in LOGICALS and not INTEGERS.fullmatch(f"{self.function} {n}")
+        base = "logical" if is_logical else "integer(8)" if self.wide else "integer"
         shape = "(3,*)" if self.ranges else "(*)" if self.array else ""
         return [f"{base} :: {n}{shape}"]
 
@@ -286,7 +291,7 @@ def interface(name, arguments):
 
 def profiled(lines):
     """Interfaces of routines, and the same under their profiling names."""
-    named = re.compile(r"^(    (?:end )?(?:subroutine|.* function) )(MPI_\w+)")
+    named = re.compile(r"^(    (?:end )?(?:subroutine|.* function) )(MPIX?_\w+)")
     return lines + [named.sub(r"\1P\2", line) for line in lines]
 
 
@@ -343,23 +348,47 @@ def routines(include, by_hand):
         yield name, arguments
 
 
+def extensions(include):
+    """(name, arguments) of every routine for failures, under both of its names."""
+    with open(f"{include}/mpi-ext.h", encoding="ascii") as f:
+        functions = re.findall(r"^EYRIE_MPIX\((\w+), \((.*)\)\)$", f.read(), flags=re.M)
+    if not functions:
+        sys.exit("mpi-ext.h was not understood")
+    for prefix in "MPI_", "MPIX_":
+        for name, args in functions:
+            yield prefix + name, [Argument(a, prefix + name) for a in args.split(",")]
+
+
+def headers(include):
+    """What defines constants."""
+    text = []
+    for name in "mpi.h", "mpi-ext.h":
+        with open(f"{include}/{name}", encoding="ascii") as f:
+            text.append(f.read())
+    return "\n".join(text)
+
+
 def main():
     include, out_dir = sys.argv[1:]
     here = re.sub(r"[^/]*$", "", sys.argv[0])
-    with open(f"{include}/mpi.h", encoding="ascii") as f:
-        write_constants(out_dir, f.read())
+    write_constants(out_dir, headers(include))
     by_hand = {f"mpi_{kind}_{what}" for kind in ("comm", "type", "win")
                for what in ("create_keyval", "set_attr", "get_attr")}
-    for source in ("special.c", "attributes.c", "datareps.c", "spawn.c", "large.c"):
+    for source in ("special.c", "attributes.c", "datareps.c", "spawn.c", "large.c",
+                   "ulfm.c"):
         with open(f"{here}{source}", encoding="ascii") as f:
-            by_hand |= set(re.findall(r"^ENTRY\(p(mpi_\w+)_,", f.read(), flags=re.M))
+            by_hand |= set(re.findall(r"^ENTRY\(p(mpix?_\w+)_,", f.read(), flags=re.M))
     entries = ['/* Generated from mpi_functions.h: entry points for Fortran. */',
-               '#include "entry.h"', ""]
+               '#include "entry.h"', '#include "mpi-ext.h"', ""]
     interfaces = ["! Generated from mpi_functions.h: explicit interfaces.", "  interface"]
     for name, arguments in routines(include, by_hand):
         entries += routine(name, arguments)
         if not LARGE.fullmatch(name):
             interfaces += profiled(interface(name, arguments))
+    for name, arguments in extensions(include):
+        if name.lower() not in by_hand:
+            entries += routine(name, arguments)
+        interfaces += profiled(interface(name, arguments))
     interfaces.append("  end interface")
     entries += write_sizeof(out_dir)
     with open(f"{here}mpi_by_hand.f90", encoding="ascii") as f:

@@ -3,7 +3,7 @@
 
 usage: generate_f08.py INCLUDE_DIR OUT_DIR
 
-Reads mpi.h and mpi_functions.h, and beside this file what the prototypes do not tell: mpi_f08_head.h
+Reads mpi.h, mpi_functions.h and mpi-ext.h, and beside this file what the prototypes do not tell: mpi_f08_head.h
 and mpi_f08_tail.h, and what there is for several kinds of objects, interfaces and then procedures, in
 mpi_f08_attributes.h and mpi_f08_errhandlers.h, and procedures with counts of 64 bits in mpi_f08_large.h.
 Writes OUT_DIR/mpi_f08.f90. Each procedure has its plain and
@@ -37,8 +37,6 @@ OWN_NAMES = ["MPI_Op_create_c"]
 TAKEN = ["MPI_BOTTOM", "MPI_IN_PLACE", "MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_ARGV_NULL",
          "MPI_ARGVS_NULL", "MPI_ERRCODES_IGNORE", "MPI_DISPLACEMENT_CURRENT",
          "MPI_ASYNC_PROTECTS_NONBLOCKING", "MPI_SUBARRAYS_SUPPORTED", "MPI_Sizeof", "PMPI_Sizeof"]
-# Indices in a status that is an array.
-NOT_HERE = {"MPI_SOURCE", "MPI_TAG", "MPI_ERROR"}
 KINDS = sorted(generate.HANDLES)
 
 
@@ -49,6 +47,12 @@ class Parameter:
         self.name, self.argument = argument.name, argument
 
     def declared(self):
+        lines = self.declared_alone()
+        if generate.WRITTEN_LATER.fullmatch(f"{self.argument.function} {self.name}"):
+            lines = [line.replace(" ::", ", asynchronous ::") for line in lines]
+        return lines
+
+    def declared_alone(self):
         a, n = self.argument, self.name
         if a.kind == "choice" and n == "baseptr":
             return [f"type(c_ptr) :: {n}"]
@@ -187,20 +191,20 @@ def of_kinds(text, kinds):
 def main():
     include, out_dir = sys.argv[1:]
     here = re.sub(r"[^/]*$", "", sys.argv[0])
-    with open(f"{include}/mpi.h", encoding="ascii") as f:
-        constants = generate.constants(f.read())
+    constants = generate.constants(generate.headers(include))
     by_hand = [f"MPI_{name}" for name in BY_HAND]
     left_out = {name.lower() for name in by_hand + DEPRECATED}
     both = list(generate.routines(include, left_out | {f"mpi_{n.lower()}" for n in LARGE_BY_HAND}))
     large = list(large_forms(both))
     routines = [(n, a) for n, a in both if not generate.LARGE.fullmatch(n)]
-    plain = [name for name, _, kind in constants if kind not in KINDS and name not in NOT_HERE]
+    routines += generate.extensions(include)
+    plain = [name for name, _, kind in constants if kind not in KINDS]
     handles = [(name, value, kind) for name, value, kind in constants if kind in KINDS]
     taken = plain + TAKEN + generate.NULL_FUNCTIONS + sorted(generate.FUNCTIONS) + [
         "P" + name for name in sorted(generate.FUNCTIONS)]
     names = [name for name, _ in routines] + by_hand
     text = {}
-    for part in ("head", "tail", "attributes", "errhandlers", "large"):
+    for part in ("head", "tail", "attributes", "errhandlers", "large", "spawn"):
         with open(f"{here}mpi_f08_{part}.h", encoding="ascii") as f:
             text[part] = f.read()
     handlers = of_kinds(text["errhandlers"], ("Comm", "Win", "File", "Session"))
@@ -224,7 +228,7 @@ def main():
     lines.append("")
     lines += [f"  type(MPI_{kind}), parameter :: {name} = MPI_{kind}({value})"
               for name, value, kind in handles]
-    lines += ["", "  interface"]
+    lines += ["", *text["spawn"].rstrip("\n").split("\n"), "", "  interface"]
     for name, arguments in large:
         lines += external(name, arguments)
     lines += ["  end interface"]
@@ -237,7 +241,8 @@ def main():
     for name in names + OWN_NAMES:
         of = ([] if name in OWN_NAMES else [f"{name}_f08"]) + ([forms[name]] if name in forms else [])
         for generic in (name, "P" + name):
-            lines += [f"  interface {generic}", f"    module procedure {', '.join(of)}", "  end interface"]
+            # Some of these are in objects of their own.
+            lines += [f"  interface {generic}", f"    procedure {', '.join(of)}", "  end interface"]
     lines += ["", "contains"]
     for name, arguments in routines + large:
         lines += procedure(name, arguments)

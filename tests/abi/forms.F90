@@ -219,10 +219,45 @@ program forms
   call MPI_File_close(file, e)
   call MPI_Comm_free(ring, e)
   call MPI_Comm_free(comm, e)
+  call failures()
   call MPI_Finalize(e)
   print '(a,i0,a,i0,a)', 'forms: ', good, ' passed, ', bad, ' failed'
   if (bad /= 0) stop 1
 contains
+
+  ! Functions for failures (ULFM), under both of their names: what they give back, also when a request is complete.
+  subroutine failures()
+    HANDLE(MPI_Comm) :: one, made
+    HANDLE(MPI_Group) :: group
+    call MPI_Comm_dup(MPI_COMM_WORLD, one, e)
+    call MPI_Comm_set_errhandler(one, MPI_ERRORS_RETURN, e)
+    n = 13
+    call MPI_Comm_agree(one, n, e)
+    call check(e == MPI_SUCCESS .and. n == 13, 'Comm_agree')
+    n = 6
+    call MPIX_Comm_iagree(one, n, request, e)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, e)
+    call check(e == MPI_SUCCESS .and. n == 6, 'Comm_iagree')
+    call MPI_Comm_ack_failed(one, 5, n, e)
+    call check(e == MPI_SUCCESS .and. n == 0, 'Comm_ack_failed')
+    call MPI_Comm_get_failed(one, group, e)
+    call check(e == MPI_SUCCESS .and. group == MPI_GROUP_EMPTY, 'Comm_get_failed')
+    call MPIX_Comm_iagree_failed(one, group, request, e)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, e)
+    call check(e == MPI_SUCCESS .and. group == MPI_GROUP_EMPTY, 'Comm_iagree_failed')
+    call MPI_Comm_revoke(one, e)
+    call MPIX_Comm_is_revoked(one, flag, e)
+    call check(e == MPI_SUCCESS .and. flag, 'Comm_is_revoked')
+    call MPI_Barrier(one, e)
+    call MPI_Error_class(e, n, i)
+    call check(n == MPI_ERR_REVOKED .and. n == MPIX_ERR_REVOKED, 'a revoked communicator')
+    call MPI_Comm_ishrink(one, made, request, e)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, e)
+    call MPI_Comm_size(made, n, i)
+    call check(e == MPI_SUCCESS .and. n == 1, 'Comm_ishrink')
+    call MPI_Comm_free(made, e)
+    call MPI_Comm_free(one, e)
+  end subroutine failures
 #if FORM != 1
   ! Variables of all intrinsic types, scalars and arrays; without ierror in mpi_f08 alone by the standard.
   subroutine sizes

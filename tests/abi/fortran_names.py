@@ -3,7 +3,7 @@
 
 usage: fortran_names.py PREFIX
 
-Of every function of mpi.h the routine has to be in libeyrie_fortran.so (with its PMPI twin), and both
+Of every function of mpi.h and of mpi-ext.h the routine has to be in libeyrie_fortran.so (with its PMPI twin), and both
 modules have to have both; a name that is left out is left out for a reason that stands in
 fortran/generate.py or here.
 """
@@ -60,6 +60,10 @@ def main():
                 wrong.append(f"MPI_{name} does not link from Fortran")
         elif linked:
             wrong.append(f"MPI_{name} is there, and listed as left out: {why}")
+    for_failures = [name for name, _ in generate.extensions(f"{prefix}/include")]
+    for name in for_failures:
+        if not {name.lower() + "_", "p" + name.lower() + "_"} <= there:
+            wrong.append(f"{name} does not link from Fortran")
     if len(wanted) < 400:
         wrong.append(f"mpi_functions.h was not understood: {len(wanted)} names")
     with tempfile.TemporaryDirectory() as folder:
@@ -67,10 +71,11 @@ def main():
         small = [n for n in wanted if not generate.LARGE.fullmatch(n)]
         f08 = [n for n in small if n not in NOT_IN_F08] + generate_f08.OWN_NAMES
         for module, names in (("mpi", small), ("mpi_f08", f08)):
+            names = names + for_failures
             names = names + ["P" + name for name in names]
             wrong += [f"{name} is not in the module {module}" for name in compiles(prefix, folder, module, names)]
     print("\n".join(wrong))
-    print(f"{len(wanted)} names compared, {len(wrong)} wrong")
+    print(f"{len(wanted) + len(for_failures)} names compared, {len(wrong)} wrong")
     sys.exit(bool(wrong))
 
 

@@ -75,7 +75,7 @@ program module08
   call check(n == 2, 'count')
   call MPI_Status_f082f(statuses(2), f_status)
   call MPI_Status_f2f08(f_status, status)
-  call check(f_status(2) == 6 .and. status%MPI_TAG == 6, 'statuses of both kinds')
+  call check(f_status(MPI_TAG) == 6 .and. status%MPI_TAG == 6, 'statuses of both kinds')
   inn = 0
   call MPI_Isend(out(1:3:2), 1, MPI_INTEGER, 0, 1, comm, request)
   call MPI_Recv(inn, 1, MPI_INTEGER, 0, 1, comm, MPI_STATUS_IGNORE)

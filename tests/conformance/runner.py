@@ -7,14 +7,17 @@ usage: tests/conformance/run [--all] [--suite NAME]... [--under WAY]... [-k WORD
 Without options a small part is run, which `fixed.toml` names. --all runs all of all suites undisturbed
 (`none`: without logging; `logged`: the default), and the fixed part with kills (`rank-killed`, `node-killed`).
 --suite (mpich, mpi4py, imb), --under, -k (what has one of the words) and --but (what has none) choose among
-all. --limit takes the place of each test's own limit. --plain tells what comes of each test, without
-the list. Each failure is printed with the command that repeats it. The last line is
-`conformance: N passed, N failed`.
+all. --under mpich runs MPICH's programs with its own library and launcher (use --plain). --limit takes the place
+of each test's own limit. --plain tells what comes of each test, without the list. Each failure is printed with the
+command that repeats it. The last line is `conformance: N passed, N failed`.
 """
 
 import argparse
 import concurrent.futures
+import contextlib
+import glob
 import os
+import signal
 import sys
 import time
 import tomllib
@@ -73,6 +76,7 @@ def chosen(asked, tests):
         text = f"{name} {way}"
         return (not asked.k or any(word in text for word in asked.k)) and not any(word in text for word in asked.but)
 
+    pairs = [(name, way) for name, way in pairs if way != "mpich" or name.startswith("mpich:")]
     return [(name, way) for name, way in dict.fromkeys(pairs) if name in tests and wanted(name, way)]
 
 
@@ -113,12 +117,38 @@ def run(loaded, pairs, tests, counts, jobs):
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         waiting = [pool.submit(one, pair) for pair in pairs]
-        for done in concurrent.futures.as_completed(waiting):
-            counts.take(*done.result())
-            if not counts.expected:
-                results, _, way, seconds = done.result()
-                for name, wrong in results.items():
-                    print(f"{'ok' if wrong is None else 'NOT OK'} {seconds:.1f} {way} {name}", flush=True)
+        try:
+            for done in concurrent.futures.as_completed(waiting):
+                counts.take(*done.result())
+                if not counts.expected:
+                    results, _, way, seconds = done.result()
+                    for name, wrong in results.items():
+                        print(f"{'ok' if wrong is None else 'NOT OK'} {seconds:.1f} {way} {name}", flush=True)
+        except Stopped:
+            # Each of them may just have begun a job.
+            pool.shutdown(wait=False, cancel_futures=True)
+            while concurrent.futures.wait(waiting, timeout=1).not_done:
+                end_children()
+            raise
+
+
+class Stopped(Exception):
+    """Whoever runs the tests has had enough of them."""
+
+
+def stop(*_):
+    # One that is sent to all of a group comes once.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    raise Stopped
+
+
+def end_children():
+    """A job ends what is its own when its command is told to end."""
+    for path in glob.glob("/proc/self/task/*/children"):
+        with contextlib.suppress(OSError), open(path) as file:
+            for pid in file.read().split():
+                os.kill(int(pid), signal.SIGTERM)
 
 
 def main():
@@ -135,11 +165,17 @@ def main():
     if asked.list:
         print("\n".join(f"{name} ({way})" for name, way in pairs))
         return
-    for name, suite in loaded.items():
-        suite.prepare([tests[n] for n in dict.fromkeys(n for n, _ in pairs) if n.split(":")[0] == name])
-    harness.shorten_waits()
-    ways.limit_s = asked.limit
-    run(loaded, pairs, tests, counts, asked.j)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    try:
+        for name, suite in loaded.items():
+            suite.prepare([tests[n] for n in dict.fromkeys(n for n, _ in pairs) if n.split(":")[0] == name])
+        harness.shorten_waits()
+        ways.limit_s = asked.limit
+        run(loaded, pairs, tests, counts, asked.j)
+    except Stopped:
+        print(f"conformance: stopped after {counts.passed} passed, {counts.failed} failed", flush=True)
+        sys.exit(128 + signal.SIGTERM)
     print(f"{counts.expected_failures} failed as expected, {counts.skipped} skipped by the suites themselves")
     if not (asked.all or asked.k or asked.suite or asked.under):
         # Each of all tests is one, whatever comes of it.

@@ -155,6 +155,12 @@ def benchmarks():
     return os.path.join(peers.prefix("impi_rt"), "bin"), os.path.join(peers.prefix("intel_openmp"), "lib")
 
 
+@locked
+def mpich_itself():
+    """Where MPICH lies, for comparison."""
+    return peers.prefix("mpich")
+
+
 def built_with():
     """Names what programs are built with: headers, wrappers, Fortran's modules. The library is found when
     they run."""

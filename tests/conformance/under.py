@@ -1,8 +1,14 @@
-"""The ways in which a program of a suite is run: undisturbed without and with logging, and with kills."""
+"""The ways in which a program of a suite is run: undisturbed without and with logging, with kills, and by MPICH
+itself, for comparison: programs and wrappers stay Eyrie's, the library and the launcher are MPICH's."""
 
+import contextlib
 import dataclasses
+import os
+import signal
+import subprocess
 
 import harness
+import suites
 
 # How often images are taken where ranks are killed, in seconds.
 OFTEN_S = 0.05
@@ -59,11 +65,28 @@ def ranks_in_turn(ranks):
     return [("kill-rank", str(rank)) for rank in dict.fromkeys((ranks - 1, 0))]
 
 
+def by_mpich(command, ranks, folder, env, limit):
+    base = suites.mpich_itself()
+    env = {**os.environ, **env, "LD_LIBRARY_PATH": os.path.join(base, "lib")}
+    launch = [os.path.join(base, "bin", "mpiexec"), "-launcher", "fork", "-n", str(ranks), *command]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(launch, cwd=folder, env=env, text=True, errors="replace", start_new_session=True, **pipes) as job:
+        try:
+            out, err = job.communicate(timeout=limit)
+        except subprocess.TimeoutExpired as problem:
+            raise harness.Hung(f"MPICH: not over after {limit} s") from problem
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    return Ended(job.returncode, out, err)
+
+
 WAYS = {
     "none": undisturbed("none"),
     "logged": undisturbed(None),
     "rank-killed": disturbed([], ranks_in_turn),
     "node-killed": disturbed(NODES, lambda ranks: [("kill-node", "0")]),
+    "mpich": by_mpich,
 }
 
 

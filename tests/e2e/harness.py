@@ -90,8 +90,8 @@ class Hung(Exception):
 
 def example(name):
     """The command of an example program."""
-    if name == "mc":
-        return [PYTHON, os.path.join(ROOT, "examples", "mc.py")]
+    if name in ("mc", "stencil_ulfm.py"):
+        return [PYTHON, os.path.join(ROOT, "examples", name.removesuffix(".py") + ".py")]
     return [os.path.join(BUILD, "examples", name)]
 
 
@@ -458,6 +458,9 @@ class Job:
         """All that helps to understand a job that does not do what it should."""
         parts = [f"command: {' '.join(self.arguments)}"]
         # First what a reader who sees only the beginning has to know.
+        parts.append(f"ended with: {self.process.poll()}")
+        parts.append("stdout: " + limited(self.stdout()))
+        parts.append("stderr: " + limited(self.stderr()))
         common = ("checkpointing", "checkpointed", "node-joined", "started", "exited")
         told = [e for e in self.events() if e["event"] not in common][-TOLD_MOST:]
         for e in told:
@@ -484,8 +487,6 @@ class Job:
         usual = ("checkpointing", "checkpointed")
         parts += ["before: " + json.dumps(e) for e in events[:-30] if e["event"] not in usual]
         parts += ["events: " + json.dumps(e) for e in events[-30:]]
-        parts.append("stderr: " + limited(self.stderr()))
-        parts.append("stdout: " + limited(self.stdout()))
         folder = self.folder()
         # It may vanish meanwhile.
         with contextlib.suppress(OSError):

@@ -30,13 +30,11 @@ shims! {
     fn PMPI_Comm_compare (a: Comm, b: Comm, result: *mut c_int) on a; |m| {
         put(result, comparison_out(m.comm_compare(a.core(), b.core())?))?;
     }
-    fn PMPI_Comm_dup (comm: Comm, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
-        put(new, Comm::of(m.comm_dup(comm.core())?))?;
+    fn PMPI_Comm_dup (comm: Comm, new: *mut Comm) makes new of comm; |m| {
+        m.comm_dup(comm.core())?
     }
-    fn PMPI_Comm_dup_with_info (comm: Comm, info: Info, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
-        put(new, Comm::of(m.comm_dup_with_info(comm.core(), info.core())?))?;
+    fn PMPI_Comm_dup_with_info (comm: Comm, info: Info, new: *mut Comm) makes new of comm; |m| {
+        m.comm_dup_with_info(comm.core(), info.core())?
     }
     fn PMPI_Comm_idup (comm: Comm, new: *mut Comm, request: *mut Request) on comm; |m| {
         put(new, Comm::of(COMM_NULL))?;
@@ -52,16 +50,13 @@ shims! {
         put(request, Request::of(req))?;
     }
     fn PMPI_Intercomm_create (local: Comm, local_leader: c_int, peer: Comm, remote_leader: c_int,
-                              tag: c_int, new: *mut Comm) on local; |m| {
-        put(new, Comm::of(COMM_NULL))?;
+                              tag: c_int, new: *mut Comm) makes new of local; |m| {
         let (local_leader, remote_leader) = (rank_in(local_leader), rank_in(remote_leader));
         let (local, peer) = (local.core(), peer.core());
-        put(new, Comm::of(m.intercomm_create(local, local_leader, peer, remote_leader,
-                                             tag_in(tag))?))?;
+        m.intercomm_create(local, local_leader, peer, remote_leader, tag_in(tag))?
     }
-    fn PMPI_Intercomm_merge (comm: Comm, high: c_int, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
-        put(new, Comm::of(m.intercomm_merge(comm.core(), high != 0)?))?;
+    fn PMPI_Intercomm_merge (comm: Comm, high: c_int, new: *mut Comm) makes new of comm; |m| {
+        m.intercomm_merge(comm.core(), high != 0)?
     }
     fn PMPI_Comm_create_from_group (group: Group, name: *const c_char, info: Info, eh: Errhandler,
                                     new: *mut Comm); |m| {
@@ -79,23 +74,21 @@ shims! {
         let made = m.intercomm_create_from_groups(local, remote, name, info.core(), eh.core())?;
         put(new, Comm::of(made))?;
     }
-    fn PMPI_Comm_create (comm: Comm, group: Group, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
-        put(new, Comm::of(m.comm_create(comm.core(), group.core())?))?;
+    fn PMPI_Comm_create (comm: Comm, group: Group, new: *mut Comm) makes new of comm; |m| {
+        m.comm_create(comm.core(), group.core())?
     }
     fn PMPI_Comm_create_group (comm: Comm, group: Group, tag: c_int, new: *mut Comm) on comm; |m| {
         put(new, Comm::of(COMM_NULL))?;
         put(new, Comm::of(m.comm_create_group(comm.core(), group.core(), tag_in(tag))?))?;
     }
-    fn PMPI_Comm_split (comm: Comm, color: c_int, key: c_int, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
-        put(new, Comm::of(m.comm_split(comm.core(), color, key)?))?;
+    fn PMPI_Comm_split (comm: Comm, color: c_int, key: c_int, new: *mut Comm)
+        makes new of comm; |m| {
+        m.comm_split(comm.core(), color, key)?
     }
     fn PMPI_Comm_split_type (comm: Comm, split_type: c_int, key: c_int, info: Info,
-                             new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
+                             new: *mut Comm) makes new of comm; |m| {
         let kind = split_type_in(split_type);
-        put(new, Comm::of(m.comm_split_type(comm.core(), kind, key, info.core())?))?;
+        m.comm_split_type(comm.core(), kind, key, info.core())?
     }
     fn PMPI_Comm_free (comm: *mut Comm) on comm_at(comm); |m| {
         let mut h = get(comm)?.core();

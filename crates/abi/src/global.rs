@@ -266,6 +266,12 @@ fn describe(m: &mut Machine) {
     if let Ok(size) = m.comm_size(COMM_WORLD) {
         m.infos.set_env(b"maxprocs", size.to_string().as_bytes());
     }
+    let spares = m.spare_ranks();
+    if !spares.is_empty() {
+        let own: &[u8] = if spares.contains(&m.world().0) { b"true" } else { b"false" };
+        m.infos.set_env(b"eyrie_spare", own);
+        m.infos.set_env(b"eyrie_spare_ranks", spares.len().to_string().as_bytes());
+    }
 }
 
 /// What is known before MPI_Init, too.

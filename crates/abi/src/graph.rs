@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 
-use eyrie_core::consts::COMM_NULL;
 use eyrie_core::error::{Res, class};
 use eyrie_core::topo_dist_graph::{Adjacent, Edges, Weights};
 
@@ -83,10 +82,9 @@ unsafe fn weights_out<'a>(at: *mut c_int, n: usize, weighted: bool) -> Res<&'a m
 
 shims! {
     fn PMPI_Graph_create (comm: Comm, n: c_int, index: *const c_int, edges: *const c_int,
-                          _reorder: c_int, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
+                          _reorder: c_int, new: *mut Comm) makes new of comm; |m| {
         let (index, edges) = graph(n, index, edges)?;
-        put(new, Comm::of(m.graph_create(comm.core(), index, edges)?))?;
+        m.graph_create(comm.core(), index, edges)?
     }
     fn PMPI_Graph_map (comm: Comm, n: c_int, index: *const c_int, edges: *const c_int,
                        rank: *mut c_int) on comm; |m| {
@@ -112,20 +110,20 @@ shims! {
     fn PMPI_Dist_graph_create_adjacent (
         comm: Comm, n_sources: c_int, sources: *const c_int, source_weights: *const c_int,
         n_dests: c_int, dests: *const c_int, dest_weights: *const c_int, info: Info,
-        _reorder: c_int, new: *mut Comm) on comm;
+        _reorder: c_int, new: *mut Comm) makes new of comm;
     |m| {
         // What is wrong here the other ranks learn, too: the machine tells them.
         let sources = adjacent(n_sources, sources, source_weights);
         let dests = adjacent(n_dests, dests, dest_weights);
         let given = sources.and_then(|sources| Ok([sources, dests?]));
-        put(new, Comm::of(m.dist_graph_create_adjacent(comm.core(), given, info.core())?))?;
+        m.dist_graph_create_adjacent(comm.core(), given, info.core())?
     }
     fn PMPI_Dist_graph_create (
         comm: Comm, n: c_int, sources: *const c_int, degrees: *const c_int, dests: *const c_int,
-        weights: *const c_int, info: Info, _reorder: c_int, new: *mut Comm) on comm;
+        weights: *const c_int, info: Info, _reorder: c_int, new: *mut Comm) makes new of comm;
     |m| {
         let given = edges(n, sources, degrees, dests, weights);
-        put(new, Comm::of(m.dist_graph_create(comm.core(), given, info.core())?))?;
+        m.dist_graph_create(comm.core(), given, info.core())?
     }
     fn PMPI_Dist_graph_neighbors_count (comm: Comm, n_sources: *mut c_int, n_dests: *mut c_int,
                                         weighted: *mut c_int) on comm; |m| {

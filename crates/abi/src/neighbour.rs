@@ -12,7 +12,7 @@ shims! {
     fn PMPI_Neighbor_allgather | PMPI_Neighbor_allgather_c (
         sbuf: ConstBuf, scount: Count, stype: Datatype, rbuf: Buf, rcount: Count,
         rtype: Datatype, comm: Comm)
-        on comm; |m| {
+        all of comm; |m| {
         let (out, inn) = (block(sbuf, scount, stype), even(rbuf, rcount, rtype));
         m.neighbour_allgather(out, inn, comm.core())?;
     }
@@ -32,7 +32,7 @@ shims! {
     fn PMPI_Neighbor_allgatherv | PMPI_Neighbor_allgatherv_c (
         sbuf: ConstBuf, scount: Count, stype: Datatype, rbuf: Buf, rcounts: *const Count,
         displs: *const Disp, rtype: Datatype, comm: Comm)
-        on comm; |m| {
+        all of comm; |m| {
         let (out, inn) = (block(sbuf, scount, stype), varied(rbuf, rcounts, displs, rtype));
         m.neighbour_allgather(out, inn, comm.core())?;
     }
@@ -53,7 +53,7 @@ shims! {
     fn PMPI_Neighbor_alltoall | PMPI_Neighbor_alltoall_c (
         sbuf: ConstBuf, scount: Count, stype: Datatype, rbuf: Buf, rcount: Count,
         rtype: Datatype, comm: Comm)
-        on comm; |m| {
+        all of comm; |m| {
         let (out, inn) = (even(sbuf, scount, stype), even(rbuf, rcount, rtype));
         m.neighbour_alltoall(out, inn, comm.core())?;
     }
@@ -73,7 +73,7 @@ shims! {
     fn PMPI_Neighbor_alltoallv | PMPI_Neighbor_alltoallv_c (
         sbuf: ConstBuf, scounts: *const Count, sdispls: *const Disp, stype: Datatype, rbuf: Buf,
         rcounts: *const Count, rdispls: *const Disp, rtype: Datatype, comm: Comm)
-        on comm; |m| {
+        all of comm; |m| {
         let out = varied(sbuf, scounts, sdispls, stype);
         let inn = varied(rbuf, rcounts, rdispls, rtype);
         m.neighbour_alltoall(out, inn, comm.core())?;
@@ -97,7 +97,7 @@ shims! {
         sbuf: ConstBuf, scounts: *const Count, sdispls: *const Aint, stypes: *const Datatype,
         rbuf: Buf, rcounts: *const Count, rdispls: *const Aint, rtypes: *const Datatype,
         comm: Comm)
-        on comm; |m| {
+        all of comm; |m| {
         let (of_out, of_inn) = (types_at(stypes), types_at(rtypes));
         let out = typed(sbuf, scounts, sdispls, &of_out);
         let inn = typed(rbuf, rcounts, rdispls, &of_inn);

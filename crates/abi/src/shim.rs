@@ -37,10 +37,38 @@ impl Fail {
 /// `fn PMPI_X | PMPI_X_c (args) on COMM; |m| { body }`: the body may use `?` on errors of the
 /// machine; they go to the error handler of COMM, by default that for no communicator
 /// (`Machine::raise`).
+/// `all of COMM` instead: it is a collective call on it, whose errors may have to be the same on
+/// all members (`Machine::all_alike`).
+/// `makes NEW of COMM`: it puts a communicator there, which its body gives, and is collective on
+/// COMM alike.
 /// With a second name the function is made twice, with `Count` and `Disp` meaning `int` in the
 /// first and `MPI_Count` and `MPI_Aint` in the second.
 macro_rules! shims {
     () => {};
+    (fn $name:ident $(| $large:ident)? ($($a:ident: $t:ty),* $(,)?) all of $comm:expr;
+     |$m:ident| $body:block $($rest:tt)*) => {
+        $crate::shim::shims! {
+            fn $name $(| $large)? ($($a: $t),*) on $comm; |$m| {
+                let done = (|| -> $crate::shim::Outcome { $body; Ok(()) })();
+                $m.all_alike($crate::repr::CHandle::core($comm), done)?;
+            }
+            $($rest)*
+        }
+    };
+    (fn $name:ident ($($a:ident: $t:ty),* $(,)?) makes $new:ident of $comm:expr;
+     |$m:ident| $body:block $($rest:tt)*) => {
+        $crate::shim::shims! {
+            fn $name ($($a: $t),*) on $comm; |$m| {
+                $crate::arg::put($new, Comm::of(eyrie_core::consts::COMM_NULL))?;
+                let made = (|| -> Result<eyrie_core::handle::Handle, $crate::shim::Fail> {
+                    Ok($body)
+                })();
+                let made = $m.all_alike_made($crate::repr::CHandle::core($comm), made)?;
+                $crate::arg::put($new, Comm::of(made))?;
+            }
+            $($rest)*
+        }
+    };
     (fn $name:ident | $large:ident ($($a:ident: $t:ty),* $(,)?) $(on $on:expr)?;
      |$m:ident| $body:block $($rest:tt)*) => {
         $crate::shim::shim!(

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 
-use eyrie_core::consts::COMM_NULL;
 use eyrie_core::error::{Res, class};
 use eyrie_core::topo_dims::dims_create;
 
@@ -31,12 +30,10 @@ shims! {
         put(status, topology_out(m.topo_test(comm.core())?))?;
     }
     fn PMPI_Cart_create (comm: Comm, n: c_int, dims: *const c_int, periods: *const c_int,
-                         reorder: c_int, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
+                         reorder: c_int, new: *mut Comm) makes new of comm; |m| {
         let n = ndims(n)?;
         let periods = flags(periods, n)?;
-        let h = m.cart_create(comm.core(), array(dims, n)?, &periods, reorder != 0)?;
-        put(new, Comm::of(h))?;
+        m.cart_create(comm.core(), array(dims, n)?, &periods, reorder != 0)?
     }
     fn PMPI_Cartdim_get (comm: Comm, n: *mut c_int) on comm; |m| {
         put(n, m.cartdim_get(comm.core())?)?;
@@ -66,10 +63,9 @@ shims! {
         put(source, rank_out(from))?;
         put(dest, rank_out(to))?;
     }
-    fn PMPI_Cart_sub (comm: Comm, remain: *const c_int, new: *mut Comm) on comm; |m| {
-        put(new, Comm::of(COMM_NULL))?;
+    fn PMPI_Cart_sub (comm: Comm, remain: *const c_int, new: *mut Comm) makes new of comm; |m| {
         let n = len(m.cartdim_get(comm.core())?)?;
-        put(new, Comm::of(m.cart_sub(comm.core(), &flags(remain, n)?)?))?;
+        m.cart_sub(comm.core(), &flags(remain, n)?)?
     }
     fn PMPI_Cart_map (comm: Comm, n: c_int, dims: *const c_int, periods: *const c_int,
                       rank: *mut c_int) on comm; |m| {

@@ -49,6 +49,13 @@ shims! {
         let told = Box::new(move |made| unsafe { *new = Comm::of(made) });
         put(request, Request::of(m.comm_ishrink(comm.core(), told)?))?;
     }
+    // The same for a variable of Fortran, which holds an integer.
+    fn PMPIX_Comm_ishrink_toint (comm: Comm, new: *mut c_int, request: *mut Request) on comm; |m| {
+        put(new, Comm::of(eyrie_core::consts::COMM_NULL).int())?;
+        // SAFETY: the program keeps the variable until the request is complete.
+        let told = Box::new(move |made| unsafe { *new = Comm::of(made).int() });
+        put(request, Request::of(m.comm_ishrink(comm.core(), told)?))?;
+    }
     fn PMPI_Comm_agree_failed (comm: Comm, group: *mut Group) on comm; |m| {
         put(group, Group::of(m.comm_agree_failed(comm.core())?))?;
     }
@@ -57,6 +64,13 @@ shims! {
         put(group, Group::of(eyrie_core::consts::GROUP_NULL))?;
         // SAFETY: the program keeps the variable until the request is complete.
         let told = Box::new(move |found| unsafe { *group = Group::of(found) });
+        put(request, Request::of(m.comm_iagree_failed(comm.core(), told)?))?;
+    }
+    fn PMPIX_Comm_iagree_failed_toint (comm: Comm, group: *mut c_int, request: *mut Request)
+        on comm; |m| {
+        put(group, Group::of(eyrie_core::consts::GROUP_NULL).int())?;
+        // SAFETY: the program keeps the variable until the request is complete.
+        let told = Box::new(move |found| unsafe { *group = Group::of(found).int() });
         put(request, Request::of(m.comm_iagree_failed(comm.core(), told)?))?;
     }
     fn PMPI_Win_revoke (win: Win) on win; |m| {

@@ -106,7 +106,8 @@ impl Agent {
             let result = CheckpointResult::Died;
             return self.say(FromNode::CheckpointOver { rank, start, generation, result });
         };
-        if self.rank(rank).stand.standing.as_ref().is_some_and(|s| !s.is_slow()) {
+        let stands = self.rank(rank).stand.standing.as_ref().is_some_and(|s| !s.is_slow());
+        if stands || self.suspension.is_leaderless() {
             self.rank(rank).capture.later = Some((wanted, tap));
             return self.tend_standing(rank);
         }

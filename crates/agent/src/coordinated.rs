@@ -52,6 +52,9 @@ impl Together {
     }
 }
 
+/// Why a node takes no part in a checkpoint of several.
+pub(super) const UNLED: &str = "another controller may lead by now";
+
 /// What is known of the ranks of a node, of a set of several, when they stand.
 pub struct Copied {
     pub logs: Logs,
@@ -103,6 +106,9 @@ impl Agent {
         hold: bool,
     ) {
         self.stand_together(generation, None, parts.iter().map(|p| p.rank));
+        if self.suspension.is_leaderless() {
+            self.leave_together(UNLED);
+        }
         for SetPart { rank, start, partner, missing, key } in parts {
             self.rank(rank).capture.copy = Some(Copy::to(partner, missing, key));
             self.checkpoint(Wanted { rank, start, generation, incremental, hold });
@@ -308,6 +314,16 @@ impl Agent {
     /// Ranks that stand still go on.
     pub(super) fn give_up_together(&mut self) {
         self.stand_in_vain(String::from("not all ranks came to stand still"));
+    }
+
+    /// The same for a reason that no rank's own checkpoint tells of: one that does not stand yet
+    /// has its image by itself then, and those of other nodes must not wait for it.
+    pub(super) fn leave_together(&mut self, why: &str) {
+        let Some(Together { generation, segment: None, .. }) = self.together else {
+            return self.give_up_together();
+        };
+        self.give_up_together();
+        self.say_stands(generation, Err(String::from(why)));
     }
 
     fn stand_in_vain(&mut self, why: String) {

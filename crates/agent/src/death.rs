@@ -20,6 +20,7 @@ use eyrie_ledger::segment;
 use eyrie_process::reap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Whether a search is not to go on.
 pub(super) type Over = Arc<AtomicBool>;
@@ -171,6 +172,7 @@ impl Agent {
         let restorer = self.place.prefix.restorer.is_some();
         let ignored = self.spec.placement.ignore_features.clone();
         let late = !self.rank(rank).restart.half_filled;
+        let patience = Duration::from_millis(self.spec.timing.intervals.retries.fetch_ms);
         let over = Over::default();
         self.rank(rank).restart.search = Some(Arc::clone(&over));
         let search = move || {
@@ -192,7 +194,8 @@ impl Agent {
                 let images = images.clone();
                 let over = Arc::clone(&over);
                 let wait = Wait::First { late };
-                let store = Elsewhere { own, members, images, rank, archive_gone, over, wait };
+                let store =
+                    Elsewhere { own, members, images, rank, patience, archive_gone, over, wait };
                 let choice = store.obtain(&fetch, *generation, &job, || check(*generation));
                 // Whoever was to give it may be gone: then another order follows.
                 return choice.into_iter().for_each(found);

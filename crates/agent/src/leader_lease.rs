@@ -3,6 +3,7 @@
 //!
 //! Kept true: a rank that cannot be stopped in time is killed, with all of this node.
 
+use super::coordinated::UNLED;
 use super::{Agent, suspend};
 use eyrie_process::reap;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ impl Agent {
                 tracing::warn!("another controller may lead by now: the ranks stand still");
                 self.suspension.leaderless_since = Some(Instant::now());
                 // Who stands for a checkpoint of several would wait for the controller.
-                self.give_up_together();
+                self.leave_together(UNLED);
                 self.tend_all_standing();
             }
             (true, Some(since)) if since.elapsed() > stopping && !self.all_stand() => {

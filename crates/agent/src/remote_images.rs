@@ -11,7 +11,7 @@ use eyrie_control::node::{Choice, Fault, Fetch};
 use eyrie_exchange::image_files::{self, image_path, log_of};
 use eyrie_exchange::image_stream;
 use eyrie_exchange::lazy_fetch::{LazyFetch, Unread};
-use eyrie_exchange::retries::{PATIENCE, PAUSE, Retries};
+use eyrie_exchange::retries::{PAUSE, Retries};
 use eyrie_exchange::store_client::Client;
 use eyrie_exchange::store_protocol::{Identity, Members, StoreError};
 use eyrie_image::Image;
@@ -60,6 +60,8 @@ pub(super) struct Elsewhere {
     pub members: Members,
     pub images: PathBuf,
     pub rank: u32,
+    /// How long is tried to have what does not come.
+    pub patience: Duration,
     /// How long the archive may be gone, which comes back with the next controller.
     pub archive_gone: Duration,
     /// Nobody waits for it any more: what is here is left to the next search.
@@ -176,11 +178,11 @@ impl Elsewhere {
 
     /// Has the files that are not here come out of the vault. `None`: too much of that is gone.
     pub(super) fn fetch_vaulted(&self, fetch: &Fetch) -> Option<Result<Option<LazyFetch>, Missed>> {
-        let mut feed = match LazyFetch::start() {
+        let mut feed = match LazyFetch::start(self.patience) {
             Ok(feed) => feed,
             Err(error) => return Some(Err(Missed::Here(error.to_string()))),
         };
-        let mut tries = Retries::new(PATIENCE);
+        let mut tries = Retries::new(self.patience);
         loop {
             let read = self.unvault(fetch, &mut feed);
             tries.fails(false);
@@ -227,7 +229,7 @@ impl Elsewhere {
             true => self.archive_gone,
             false => Duration::ZERO,
         };
-        let mut tries = Retries::new(PATIENCE + more);
+        let mut tries = Retries::new(self.patience + more);
         // It is found out once only that an object store is not read from here: that may take its
         // time.
         let (mut came, mut only_from_there) = (BTreeSet::new(), false);
@@ -299,12 +301,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (job, secret) = ("job".into(), Secret::plain(Key::new().unwrap()));
         let (routes, silence) = (Routes::default(), Duration::from_secs(20));
+        let patience = Duration::from_secs(3);
         let own = Identity { job, node: 0, epoch: 1, secret, routes, silence };
         let elsewhere = Elsewhere {
             own,
             members: Arc::new(Mutex::new(vec![(1, 2, at)])),
             images: dir.path().into(),
             rank: 0,
+            patience,
             archive_gone: Duration::ZERO,
             over: Over::default(),
             wait: Wait::All,
@@ -316,6 +320,6 @@ mod tests {
         assert!(why.contains("not fetched from node 1"), "{why}");
         // It was 20 s for each of 50 attempts.
         let took = begun.elapsed();
-        assert!(took >= PATIENCE && took < Duration::from_secs(60), "{took:?}");
+        assert!(took >= patience && took < Duration::from_secs(60), "{took:?}");
     }
 }

@@ -180,6 +180,8 @@ impl Agent {
             0 => {
                 // What its last process wrote to is no longer anybody's.
                 self.shared_files(dead);
+                // Of a set of ranks that begin anew together nobody has looked for it.
+                reap::kill_left(&self.place.id, rank, || true);
                 let pid = self.exec(rank, stdio, bound)?;
                 self.follow_files(pid, &[], dead);
                 (pid, None, vec![])

@@ -8,7 +8,8 @@
 //!
 //! Kept true: of two threads that stop a process for whatever reason the second begins when the
 //! first has let it go; a checkpoint that is ordered meanwhile is taken, after which the rank
-//! stands again; a rank that is started meanwhile stands at once; whoever dies is told as ever.
+//! stands again, but not as long as the rank may run elsewhere soon; a rank that is started
+//! meanwhile stands at once; whoever dies is told as ever.
 
 use super::{Agent, Msg};
 use eyrie_control::node::FromNode;
@@ -145,7 +146,12 @@ pub(super) struct Suspension {
 
 impl Suspension {
     fn is_wanted(&self) -> bool {
-        self.order.is_some() || self.leaderless_since.is_some()
+        self.order.is_some() || self.is_leaderless()
+    }
+
+    /// Whether ranks may run elsewhere soon: none runs here, not even for its image.
+    pub fn is_leaderless(&self) -> bool {
+        self.leaderless_since.is_some()
     }
 }
 
@@ -194,6 +200,7 @@ impl Agent {
     /// Stops a rank that is to stand, or lets one go.
     pub(super) fn tend_standing(&mut self, rank: u32) {
         let halted = self.suspension.is_wanted().then_some(Manner::Still);
+        let leaderless = self.suspension.is_leaderless();
         let r = self.rank(rank);
         let wanted = halted.or(r.stand.slowed.map(Manner::Slow));
         if let (Some(_), Some(ahead)) = (wanted, &r.capture.ahead) {
@@ -205,11 +212,17 @@ impl Agent {
             r.capture.call_off();
         }
         let waits = r.capture.freezing.is_some()
-            || r.capture.later.is_some()
+            || (r.capture.later.is_some() && !leaderless)
             || r.restart.find_later.is_some();
         let (proc, restless) =
             (r.proc.as_ref().map(|p| (p.pid, p.start)), r.stand.restless.is_some());
         match (&mut r.stand.standing, proc) {
+            // Nobody held it any more when that was put off.
+            (None, _) if !leaderless && r.capture.later.is_some() => {
+                if let Some((wanted, tap)) = r.capture.later.take() {
+                    self.freeze(wanted, tap);
+                }
+            }
             (None, Some((pid, start))) if !waits && !restless => {
                 wanted.into_iter().for_each(|manner| self.stop_rank(rank, pid, start, manner));
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use eyrie_control::Freeze;
-use eyrie_control::node::CheckpointOrder;
+use eyrie_control::node::{CheckpointOrder, CheckpointResult, SetPart};
 use eyrie_state::saved_job::testing::spec;
 use std::time::Duration;
 
@@ -272,6 +272,83 @@ fn a_rank_stays_stopped_until_it_is_let_go() {
         comes_to(true);
         bench.obey(ToNode::LetGo { rank: 0 });
         comes_to(false);
+    });
+}
+
+/// The rank stands for a checkpoint of ranks on several nodes, or is about to.
+fn checkpoint_set(bench: &Bench) {
+    let part = SetPart { rank: 0, start: START, partner: None, missing: Vec::new(), key: None };
+    let (parts, generation) = (vec![part], 1);
+    bench.obey(ToNode::CheckpointSet { parts, generation, incremental: false, hold: false });
+}
+
+#[test]
+fn a_node_that_gives_up_its_part_of_a_checkpoint_of_several_says_so() {
+    run(async {
+        let mut bench = Bench::start("part");
+        bench.is_late = |m| matches!(m, Msg::Checkpoint { .. });
+        checkpoint_set(&bench);
+        // It stands, and this node has not heard of that.
+        bench.until_late().await;
+        bench.agent.borrow_mut().leave_together("nobody leads");
+        let stands = bench.until(|s| matches!(s, FromNode::Stands { .. })).await;
+        let FromNode::Stands { generation: 1, result: Err(why), .. } = stands else {
+            panic!("{stands:?}");
+        };
+        assert_eq!(why, "nobody leads");
+        // Others would wait for it for ever: its image is of this rank alone.
+        bench.catch_up();
+        let over = bench.until(|s| matches!(s, FromNode::CheckpointOver { .. })).await;
+        let FromNode::CheckpointOver { result, .. } = over else { unreachable!() };
+        assert!(matches!(result, CheckpointResult::Taken(_)), "{result:?}");
+    });
+}
+
+/// Another controller may lead by now, or it is known again that none does.
+fn lead_is_known(bench: &Bench, known: bool) {
+    let mut agent = bench.agent.borrow_mut();
+    agent.suspension.leaderless_since = (!known).then(std::time::Instant::now);
+    agent.tend_all_standing();
+}
+
+#[test]
+fn a_rank_that_may_run_elsewhere_soon_stands_and_has_its_checkpoint_afterwards() {
+    run(async {
+        let mut bench = Bench::start("leaderless");
+        bench.is_late = |m| matches!(m, Msg::Stopped { .. });
+        lead_is_known(&bench, false);
+        bench.until_late().await;
+        bench.catch_up();
+        checkpoint_set(&bench);
+        // Nobody waits for it, and it does not run on its way to its image.
+        let stands = bench.until(|s| matches!(s, FromNode::Stands { .. })).await;
+        assert!(matches!(stands, FromNode::Stands { result: Err(_), .. }), "{stands:?}");
+        let all_stand = |bench: &Bench| {
+            bench.agent.borrow().ranks[0].stand.standing.as_ref().is_some_and(|s| s.stands())
+        };
+        assert!(all_stand(&bench));
+        lead_is_known(&bench, false);
+        assert!(all_stand(&bench) && bench.agent.borrow().ranks[0].capture.freezing.is_none());
+        lead_is_known(&bench, true);
+        let over = bench.until(|s| matches!(s, FromNode::CheckpointOver { .. })).await;
+        let FromNode::CheckpointOver { result, .. } = over else { unreachable!() };
+        assert!(matches!(result, CheckpointResult::Taken(_)), "{result:?}");
+    });
+}
+
+#[test]
+fn a_checkpoint_that_was_put_off_is_told_of_when_its_rank_has_died() {
+    run(async {
+        let mut bench = Bench::start("put-off");
+        bench.is_late = |m| matches!(m, Msg::Stopped { .. });
+        lead_is_known(&bench, false);
+        bench.until_late().await;
+        bench.catch_up();
+        bench.checkpoint(false);
+        bench.kill().await;
+        let over = bench.until(|s| matches!(s, FromNode::CheckpointOver { .. })).await;
+        let FromNode::CheckpointOver { result, .. } = over else { unreachable!() };
+        assert_eq!(result, CheckpointResult::Died);
     });
 }
 

@@ -247,6 +247,7 @@ mod tests {
             members,
             images: images.path().into(),
             rank: 2,
+            patience: Duration::from_secs(10),
             archive_gone: Duration::ZERO,
             over: Arc::default(),
             wait: Wait::All,

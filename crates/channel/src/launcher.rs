@@ -23,12 +23,13 @@ pub struct Launched {
 /// A launcher: its name, what to type, and the variables of its processes' numbers and count.
 type Known = (&'static str, &'static str, &'static str, &'static str);
 
-const KNOWN: [Known; 9] = [
+const KNOWN: [Known; 10] = [
     ("hydra", "mpiexec -n N eyrie join", "PMI_RANK", "PMI_SIZE"),
     ("Open MPI", "mpirun -n N eyrie join", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("srun", "srun --mpi=pmi2 eyrie join", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("PMIx", "LAUNCHER -n N eyrie join", "PMIX_RANK", "PMIX_SIZE"),
     ("MVAPICH", "mpiexec -n N eyrie join", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("mpirun_rsh", "eyrie run -n N", "MPIRUN_RANK", "MPIRUN_NPROCS"),
     ("jsrun", "eyrie run -n N", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
     ("Flux", "eyrie run -n N", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
     ("PALS", "mpiexec -n N eyrie join", "PALS_RANKID", "PALS_SIZE"),
@@ -74,10 +75,12 @@ impl std::fmt::Display for Launched {
         let size = self.size.map_or(String::from("N"), |n| n.to_string());
         let instead = self.instead.replace("-n N", &format!("-n {size}"));
         let of = self.size.map_or(String::new(), |n| format!(" of {n}"));
+        let run = format!("eyrie run -n {size}");
+        let or = if instead == run { String::new() } else { format!(", or `{run} PROGRAM`") };
         write!(
             f,
             "{} has started this process as rank {}{of}, and each would be a job of one rank: type \
-             `{instead} PROGRAM`, or `eyrie run -n {size} PROGRAM` ({ALONE}=1 lets each be one)",
+             `{instead} PROGRAM`{or} ({ALONE}=1 lets each be one)",
             self.by, self.rank
         )
     }
@@ -106,6 +109,7 @@ mod tests {
             ("SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0", "srun 0/Some(4) false"),
             ("SLURM_PROCID=2 SLURM_NTASKS=4", "srun 2/Some(4) false"),
             ("PMIX_RANK=0 PMIX_NAMESPACE=x", "PMIx 0/None true"),
+            ("MPIRUN_RANK=1 MPIRUN_NPROCS=2", "mpirun_rsh 1/Some(2) false"),
         ];
         for (environment, want) in table {
             assert_eq!(told(environment).as_deref(), Some(want), "{environment}");
@@ -138,6 +142,13 @@ mod tests {
         };
         let text = super::of(of).unwrap().to_string();
         assert!(text.contains("as rank 3 of 4"), "{text}");
+        let flux = |name: &str| match name {
+            "FLUX_TASK_RANK" => Some(String::from("1")),
+            "FLUX_JOB_SIZE" => Some(String::from("2")),
+            _ => None,
+        };
+        let told = super::of(flux).unwrap().to_string();
+        assert!(told.contains("type `eyrie run -n 2 PROGRAM` (EYRIE_ALONE=1"), "{told}");
         assert!(text.contains("`eyrie run -n 4 PROGRAM` (EYRIE_ALONE=1"), "{text}");
     }
 }

@@ -166,10 +166,16 @@ pub fn find(name: &str) -> Result<JobEntry, Failure> {
 /// The job that a name means, which has a daemon.
 pub fn find_running(name: &str) -> Result<JobEntry, Failure> {
     let job = find(name)?;
-    if !job.alive {
-        return Err(Failure::new(FAILED, anyhow!("job {} has ended", job.id)));
+    if job.alive {
+        return Ok(job);
     }
-    Ok(job)
+    let id = &job.id;
+    let (what, then) = match (job.saved, job.resumable) {
+        (_, true) => ("waits for a controller", format!("eyrie resume {id} goes on with it")),
+        (true, _) => ("is saved, and does not run", format!("eyrie restart {id} goes on with it")),
+        (false, false) => ("has ended", format!("eyrie status {id} shows how it was")),
+    };
+    Err(Failure::new(FAILED, anyhow!("job {id} {what}")).remedy(then))
 }
 
 /// No job's last status is longer.

@@ -48,14 +48,7 @@ pub fn status_of(job: &Job) -> Result<(JobStatus, Option<u64>), Failure> {
         }
         Job::Ended(found) => {
             let record = &found.record;
-            let Some(ended) = record.ended_unix_ms else {
-                let (id, begun) = (&record.job, wall_clock::date(record.begun_unix_ms));
-                let text = format!(
-                    "job {id}, begun {begun}, is gone without a word: its controller was killed, \
-                     or its machine ended"
-                );
-                return Err(Failure::new(FAILED, anyhow!(text)));
-            };
+            let ended = record.ended_unix_ms.ok_or_else(|| gone(record))?;
             let mut status = found.status()?;
             if status.phase == "saved" || record.exit_code == Some(85) {
                 status.phase = String::from("ended");
@@ -63,6 +56,16 @@ pub fn status_of(job: &Job) -> Result<(JobStatus, Option<u64>), Failure> {
             Ok((status, Some(ended)))
         }
     }
+}
+
+/// Of a job that has left nothing but that it began.
+pub fn gone(record: &Record) -> Failure {
+    let (id, begun) = (&record.job, wall_clock::date(record.begun_unix_ms));
+    let text = format!(
+        "job {id}, begun {begun}, is gone without a word: its controller was killed, or its \
+         machine ended"
+    );
+    Failure::new(FAILED, anyhow!(text))
 }
 
 /// One event as a line.

@@ -157,6 +157,24 @@ impl Typed {
     }
 }
 
+/// Why the option of an entry does not take its value, whatever else is typed.
+pub fn refusal(all: &Command, entry: &Entry) -> Option<anyhow::Error> {
+    let Entry { table, key, value, place } = entry;
+    let arg = keys::option(keys::command(all, table)?, key)?;
+    let own = [OsString::from(all.get_name())].into_iter();
+    let words = own.chain(table.iter().map(OsString::from));
+    let words = words.chain(keys::words(arg, value).ok()?);
+    let error = all.clone().try_get_matches_from(words).err()?;
+    // Values are looked at first; a variable's may be wrong, too.
+    let of_this = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => {
+            option.split([' ', '=', '[']).next()?.strip_prefix("--")? == key
+        }
+        _ => false,
+    };
+    (of_this && !is_of_several(error.kind())).then(|| keys::at(place, key, &why(&error, key)))
+}
+
 /// Two values of one file that do not go together.
 pub fn rivals_of(one: &Given, other: &Given) -> anyhow::Error {
     anyhow::anyhow!(
@@ -190,6 +208,7 @@ fn why(error: &clap::Error, key: &str) -> String {
     let lines = text.lines().map(str::trim);
     let lines = lines.take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
     let told = lines.filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ");
+    let told = told.replace(" tip: ", "; ");
     let told = told.strip_prefix("error: ").unwrap_or(&told);
     // The key stands before it already.
     let option = match error.get(ContextKind::InvalidArg) {

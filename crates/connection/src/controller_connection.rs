@@ -25,15 +25,14 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Longest wait for the controller's answer at the beginning.
-const GREETING: Duration = Duration::from_secs(20);
 /// Longest wait for an answer to the first call; longer each time.
 const FIRST_CALL: Duration = Duration::from_millis(50);
 /// Longest wait for an answer to a later call.
 const CALL: Duration = Duration::from_secs(1);
-/// The same through gateways, and in all for the first of such calls.
+/// The same through gateways.
 const FAR_CALL: Duration = Duration::from_secs(5);
-const FAR_GREETING: Duration = Duration::from_secs(60);
+/// So many times as long as for one answer the first of such calls are made anew.
+const FAR_TIMES: u32 = 3;
 /// Between two calls.
 const PAUSE: Duration = Duration::from_millis(25);
 /// The same where etcd is asked, too.
@@ -58,6 +57,8 @@ pub struct Caller {
     pub near: bool,
     /// What silence the two ends bear.
     pub detector: Detector,
+    /// Longest wait for the controller's answer at the beginning.
+    pub greeting: Duration,
 }
 
 /// A connection on which both ends have proved themselves.
@@ -82,7 +83,7 @@ impl Caller {
 
     /// The first call.
     pub fn call(&self) -> Result<Called, AuthError> {
-        let greet = |socket| self.greet((socket, None), GREETING);
+        let greet = |socket| self.greet((socket, None), self.greeting);
         if self.through.is_some() {
             return self.first_through();
         }
@@ -103,7 +104,8 @@ impl Caller {
         loop {
             match TcpStream::connect_timeout(&self.controller, wait) {
                 Err(error)
-                    if error.kind() == io::ErrorKind::TimedOut && begun.elapsed() < GREETING =>
+                    if error.kind() == io::ErrorKind::TimedOut
+                        && begun.elapsed() < self.greeting =>
                 {
                     wait *= 2;
                 }
@@ -114,10 +116,10 @@ impl Caller {
 
     /// The same through gateways, which may not reach each other yet, or die.
     fn first_through(&self) -> Result<Called, AuthError> {
-        let begun = Instant::now();
+        let (begun, limit) = (Instant::now(), self.greeting * FAR_TIMES);
         loop {
-            match self.connect(FAR_CALL).and_then(|reached| self.greet(reached, GREETING)) {
-                Err(AuthError::Io(_) | AuthError::Silent) if begun.elapsed() < FAR_GREETING => {
+            match self.connect(FAR_CALL).and_then(|reached| self.greet(reached, self.greeting)) {
+                Err(AuthError::Io(_) | AuthError::Silent) if begun.elapsed() < limit => {
                     std::thread::sleep(PAUSE);
                 }
                 called => return called,
@@ -323,7 +325,14 @@ fn serve(
     let (post, orders, told) = (Arc::clone(post), orders.clone(), Arc::clone(limits));
     let watch = watch.clone();
     let hear = move |frame: Result<Numbered<ToNode>, End>| {
-        let end = match frame.map(|frame| post.hear(frame)) {
+        let take = |said| match said {
+            ToNode::Beat { .. } | ToNode::Dismissed => Some(said),
+            order => {
+                let _ = orders.send(order);
+                None
+            }
+        };
+        let end = match frame.map(|frame| post.hear(frame, take).map(Option::flatten)) {
             // Before this node gives the controller up, the controller has given this node up.
             Ok(Ok(Some(ToNode::Beat { timeout_ms, stamp_ms }))) => {
                 let (timeout_ms, sure) = leader_lease::hear(timeout_ms);
@@ -332,8 +341,7 @@ fn serve(
                 }
                 return told.tell(Beat { timeout_ms, stamp_ms });
             }
-            Ok(Ok(Some(ToNode::Dismissed))) => None,
-            Ok(Ok(Some(order))) => return drop(orders.send(order)),
+            Ok(Ok(Some(_))) => None,
             Ok(Ok(None)) => return,
             Ok(Err(foreign)) => Some(End::Malformed(foreign.to_string())),
             Err(end) => Some(end),

@@ -63,14 +63,39 @@ impl NodeSession {
         self.state().line = None;
     }
 
-    /// What the controller says, if it is new.
-    pub fn hear(&self, frame: Numbered<ToNode>) -> Result<Option<ToNode>, Foreign> {
-        let new = self.state().session.hear(frame.number, frame.heard)?;
-        Ok(new.then_some(frame.message))
+    /// Has what the controller says taken, if it is new: in the order of its numbers, also where
+    /// the last words of one connection and the first of the next are heard by two threads.
+    pub fn hear<T>(
+        &self,
+        frame: Numbered<ToNode>,
+        take: impl FnOnce(ToNode) -> T,
+    ) -> Result<Option<T>, Foreign> {
+        let state = &mut *self.state();
+        let new = state.session.hear(frame.number, frame.heard)?;
+        Ok(new.then(|| take(frame.message)))
     }
 
     /// Whether the last word was said.
     pub fn is_over(&self) -> bool {
         self.state().finished
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_taken_before_another_thread_can_hear_the_next_one() {
+        let (session, mut taken) = (NodeSession::default(), Vec::new());
+        for number in [1, 2, 2, 3] {
+            let frame = Numbered { number, heard: 0, message: ToNode::EndHalt };
+            let heard = session.hear(frame, |_| {
+                assert!(session.0.try_lock().is_err(), "the next one could be taken before it");
+                taken.push(number);
+            });
+            assert!(heard.is_ok());
+        }
+        assert_eq!(taken, [1, 2, 3]);
     }
 }

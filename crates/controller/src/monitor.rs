@@ -14,14 +14,13 @@ use std::time::Duration;
 
 /// Deaths by a bug's signal at one and the same point before the program is held responsible.
 pub const SAME_POINT_DEATHS: u32 = 3;
-/// Deaths of any kind in a row without progress before the job is given up: within about 45 s.
+/// Deaths of any kind in a row without progress before the job is given up: within about 45 s,
+/// unless `crash-pause` is another.
 pub const FRUITLESS_DEATHS: u32 = 15;
 /// Of these so many are answered at once; each further one after a pause ...
 const DEATHS_AT_ONCE: u32 = 3;
-/// ... which is twice as long as the one before ...
+/// ... which is twice as long as the one before, up to what `crash-pause` says.
 const PAUSE: Duration = Duration::from_millis(250);
-/// ... but no longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// After so many on one node the rank goes to another.
 const DEATHS_ON_ONE_NODE: u32 = 3;
 
@@ -609,7 +608,7 @@ impl Monitor {
         }
         let pause = PAUSE.saturating_mul(1 << (count - DEATHS_AT_ONCE).min(8));
         let elsewhere = count.is_multiple_of(DEATHS_ON_ONE_NODE);
-        todo.push(Action::RecoverLater { rank, pause: pause.min(LONGEST_PAUSE), elsewhere });
+        todo.push(Action::RecoverLater { rank, pause, elsewhere });
     }
 
     fn died_stopping(&mut self, rank: u32, death: Death) {

@@ -139,7 +139,7 @@ fn without_any_progress_the_job_is_given_up_after_growing_pauses() {
     let (pauses, said, code) = dies_on(&mut started(1), &Why::default(), |n| 10 - u64::from(n % 3));
     assert_eq!((pauses.len() as u32 + 1, code), (FRUITLESS_DEATHS, 137));
     assert!(pauses[0].is_zero() && pauses[1].is_zero() && !pauses[2].is_zero());
-    assert!(pauses.windows(2).all(|w| w[0] <= w[1]) && *pauses.last().unwrap() == LONGEST_PAUSE);
+    assert!(pauses.windows(2).all(|w| w[0] <= w[1]) && *pauses.last().unwrap() >= PAUSE * 64);
     assert_eq!(said.matches("growing pauses").count(), 1, "{said}");
 }
 

@@ -88,6 +88,7 @@ impl Machine {
         let op = RecvOp { open: true, ..self.recv_op(comm.coll_ctx(), data, src, tag) };
         let req = self.new_request(comm, crate::consts::COMM_SELF, Op::Recv(op))?;
         self.post_recv(req);
+        self.check_received(req);
         Ok(req)
     }
 

@@ -30,7 +30,7 @@ use crate::consts::{
 };
 use crate::dynamic::state::Dynamic;
 use crate::error::{Res, class};
-use crate::failures::Health;
+use crate::failures::{Health, REACH_HINTS};
 use crate::group::Group;
 use crate::handle::{Handle, Kind, Slab};
 use crate::info::Info;
@@ -64,7 +64,8 @@ const FIRST_CTX: u32 = 32;
 /// Tags of collectives stay below; those of `MPI_Comm_create_group` have this bit.
 const GROUP_TAG: i32 = 1 << 30;
 
-/// The hints that the standard defines on communicators; others are not kept.
+/// The hints that the standard defines on communicators; those on failures besides, others are not
+/// kept.
 const HINTS: [&[u8]; 4] = [
     b"mpi_assert_no_any_tag",
     b"mpi_assert_no_any_source",
@@ -197,8 +198,10 @@ impl Comm {
     fn take_hints(&self, info: Option<&Info>) {
         let Some(info) = info else { return };
         let mut hints = self.hints.borrow_mut();
-        for key in HINTS {
-            if let Some(value) = info.get(key) {
+        for key in HINTS.into_iter().chain(REACH_HINTS) {
+            if let Some(value) = info.get(key)
+                && self.reaches(key, value)
+            {
                 hints.set(key, value);
             }
         }

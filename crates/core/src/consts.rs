@@ -42,3 +42,6 @@ pub const THREAD_MULTIPLE: i32 = 4096;
 
 /// `MPI_IN_PLACE` of the standard ABI.
 pub const IN_PLACE: usize = 1;
+
+/// The process set of ranks that take the place of lost ones.
+pub const SPARES: &[u8] = b"mpi://spares";

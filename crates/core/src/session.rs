@@ -2,7 +2,7 @@
 //! named sets of processes.
 
 use crate::bsend::Attached;
-use crate::consts::{COMM_WORLD, SESSION_NULL};
+use crate::consts::{COMM_WORLD, SESSION_NULL, SPARES};
 use crate::errhandler::ErrKind;
 use crate::error::{Res, class};
 use crate::group::Group;
@@ -11,8 +11,8 @@ use crate::info::Info;
 use crate::machine::Machine;
 use std::rc::Rc;
 
-/// The sets that there are, by name.
-const SETS: [&[u8]; 2] = [b"mpi://WORLD", b"mpi://SELF"];
+/// The sets that there are, by name. The last one only where the job has spare ranks.
+static SETS: [&[u8]; 3] = [b"mpi://WORLD", b"mpi://SELF", SPARES];
 
 /// One session.
 pub struct Session {
@@ -72,20 +72,33 @@ impl Machine {
     }
 
     pub fn session_num_psets(&self, session: Handle) -> Res<i32> {
-        self.sessions.get(session).map(|_| SETS.len() as i32)
+        self.sessions.get(session).map(|_| self.sets().len() as i32)
     }
 
     pub fn session_nth_pset(&self, session: Handle, n: i32) -> Res<&'static [u8]> {
         self.sessions.get(session)?;
-        usize::try_from(n).ok().and_then(|n| SETS.get(n)).copied().ok_or(class::ARG)
+        usize::try_from(n).ok().and_then(|n| self.sets().get(n)).copied().ok_or(class::ARG)
+    }
+
+    fn sets(&self) -> &'static [&'static [u8]] {
+        if self.comms.dynamic.spares > 0 { &SETS } else { &SETS[..2] }
+    }
+
+    /// Ranks that the job has to take the place of others, in a program that it began with.
+    pub fn spare_ranks(&self) -> Vec<u32> {
+        let Ok(world) = self.comms.get_ref(COMM_WORLD) else { return Vec::new() };
+        let members = world.group.members();
+        let first = members.len().saturating_sub(self.comms.dynamic.spares as usize);
+        members[first..].to_vec()
     }
 
     /// World ranks of a set's members.
     fn pset(&self, session: Handle, name: &[u8]) -> Res<Vec<u32>> {
         self.sessions.get(session)?;
-        match SETS.iter().position(|set| name.eq_ignore_ascii_case(set)) {
+        match self.sets().iter().position(|set| name.eq_ignore_ascii_case(set)) {
             Some(0) => Ok(self.comms.get(COMM_WORLD)?.group.members().to_vec()),
-            Some(_) => Ok(vec![self.world().0]),
+            Some(1) => Ok(vec![self.world().0]),
+            Some(_) => Ok(self.spare_ranks()),
             None => Err(class::ARG),
         }
     }

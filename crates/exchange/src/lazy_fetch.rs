@@ -23,6 +23,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// Why something is not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -155,9 +156,10 @@ impl Drop for LazyFetch {
 }
 
 impl LazyFetch {
-    pub fn start() -> io::Result<LazyFetch> {
+    /// `patience`: how long is tried to have what does not come.
+    pub fn start(patience: Duration) -> io::Result<LazyFetch> {
         let inner: Arc<Inner> = Arc::default();
-        let reads = Reads::of(&inner);
+        let reads = Reads::of(&inner, patience);
         std::thread::Builder::new().name("eyrie-feed".into()).spawn(move || reads.run())?;
         Ok(LazyFetch { inner, joined: Vec::new() })
     }

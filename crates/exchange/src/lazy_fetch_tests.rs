@@ -5,10 +5,10 @@ use eyrie_image::Image;
 use eyrie_vault::stream;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 
 const PIECE: usize = 64 << 10;
 const LIMIT: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Gives a piece each time that the test says what it is to answer; tells where it was asked.
 struct Scripted {
@@ -45,7 +45,7 @@ impl Setup {
         let mut bytes = image.clone();
         change(&mut bytes);
         let ((asked, was_asked), (answers, to_answer)) = (channel(), channel());
-        let mut feed = LazyFetch::start().unwrap();
+        let mut feed = LazyFetch::start(PATIENCE).unwrap();
         let (hash, _) = stream::hash_of(&mut &image[..]).unwrap();
         let source = Box::new(Scripted { bytes, asked, answers: to_answer });
         let path = folder.path().join("rank-2.gen-4");
@@ -162,7 +162,7 @@ fn one_that_is_given_up_gets_no_name_and_comes_to_who_has_it_open() {
 fn two_searches_share_what_comes() {
     let it = Setup::new(|_| ());
     it.is_asked();
-    let mut other = LazyFetch::start().unwrap();
+    let mut other = LazyFetch::start(PATIENCE).unwrap();
     assert!(other.joins(&it.path()) && !other.is_empty());
     it.answer(Err(Unread::Never("it is damaged".into())));
     assert_eq!(other.finish(), Err(Unread::Never("it is damaged".into())));

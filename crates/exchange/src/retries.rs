@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Between attempts.
 pub const PAUSE: Duration = Duration::from_millis(100);
-/// So long after the last that came what is not here cannot be had ...
-pub const PATIENCE: Duration = Duration::from_secs(10);
-/// ... but so often it is tried after that, as one attempt may end in the middle of a long file ...
+/// So often it is tried at least, as one attempt may end in the middle of a long file ...
 const FEWEST_ATTEMPTS: u32 = 3;
 /// ... and no more often while there is no room here, or it does not come out of an object store.
 const ATTEMPTS_WHEN_FULL: u32 = 5;
@@ -23,6 +21,7 @@ pub struct Retries {
 }
 
 impl Retries {
+    /// `patience`: so long after the last that came what is not here cannot be had.
     pub fn new(patience: Duration) -> Retries {
         Retries { since: Instant::now(), made: 0, full: 0, patience }
     }

@@ -74,9 +74,9 @@ fn named(all: &[Entry], name: &str) -> anyhow::Result<Option<Entry>> {
 pub fn images(home: &Path, what: &OsStr) -> anyhow::Result<(Vec<PathBuf>, Option<Entry>)> {
     let path = Path::new(what);
     let shown = what.to_string_lossy();
-    let (folder, entry) = if path.is_dir() {
+    let (folder, entry) = if means_path(what, path.is_dir()) {
         (path.to_path_buf(), None)
-    } else if path.exists() {
+    } else if means_path(what, path.exists()) {
         return Ok((vec![path.to_path_buf()], None));
     } else if shown.contains('/') {
         bail!("there is no image '{shown}'");
@@ -95,4 +95,22 @@ pub fn images(home: &Path, what: &OsStr) -> anyhow::Result<(Vec<PathBuf>, Option
         bail!("there is no image in {}", folder.display());
     }
     Ok((images, entry))
+}
+
+/// Whether a word means what is there under that name: a file of the program's may be called
+/// `last`, which `./last` means then.
+fn means_path(what: &OsStr, there: bool) -> bool {
+    there && what != "last"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_is_no_file() {
+        let means = |what: &str| means_path(OsStr::new(what), true);
+        assert!(means("./last") && means("last.1.img") && !means("last"));
+        assert!(!means_path(OsStr::new("other"), false));
+    }
 }

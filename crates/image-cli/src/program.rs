@@ -53,8 +53,9 @@ fn spawn(run: &Run, mask: libc::sigset_t) -> io::Result<libc::pid_t> {
     let Some((program, args)) = run.command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    if let Some(path) = found(program) {
-        eyrie_image::check_executable(&path)?;
+    let path = found(program);
+    if let Some(path) = &path {
+        eyrie_image::check_executable(path)?;
     }
     let parent = std::process::id() as libc::pid_t;
     let mut command = Command::new(program);
@@ -73,7 +74,11 @@ fn spawn(run: &Run, mask: libc::sigset_t) -> io::Result<libc::pid_t> {
             Ok(())
         });
     }
-    Ok(command.spawn()?.id() as libc::pid_t)
+    let named = |error| match &path {
+        Some(path) => eyrie_image::name_interpreter(path, error),
+        None => error,
+    };
+    Ok(command.spawn().map_err(named)?.id() as libc::pid_t)
 }
 
 /// Where the C library will find a program: in `PATH`, if its name has no slash.

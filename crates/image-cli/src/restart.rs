@@ -6,7 +6,7 @@ use crate::{find, home, orphans, program, say, signals, take};
 use anyhow::{Context, anyhow};
 use eyrie_image::{
     Appended, FileNote, Files, Image, Made, OwnPids, RestoreError, RestoreOptions, RestoreSpec,
-    Summary,
+    Summary, Untrusted, check_private,
 };
 use eyrie_terminal::{Failure, Progress, end_progress, told, units};
 use std::ffi::OsStr;
@@ -14,10 +14,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Descriptors of ours that are handed over have numbers from here on.
 const HIGH_FD: libc::c_int = 200;
+/// Longest wait for killed processes to be gone, and how long at a time.
+const GOING_LIMIT: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(5);
 /// A smaller image is there before anybody asks how far it is.
 const SHOWN_BYTES: u64 = 64 << 20;
 
@@ -134,7 +137,7 @@ struct Found {
 fn newest_whole(images: &[PathBuf]) -> anyhow::Result<Found> {
     let mut refused = None;
     for path in images {
-        match Image::open(path) {
+        match trusted(path).and_then(|()| Ok(Image::open(path)?)) {
             Ok(image) => {
                 return Ok(Found {
                     path: path.clone(),
@@ -145,7 +148,7 @@ fn newest_whole(images: &[PathBuf]) -> anyhow::Result<Found> {
                 });
             }
             Err(error) => {
-                let error = anyhow!(error).context(format!("cannot use {}", path.display()));
+                let error = error.context(format!("cannot use {}", path.display()));
                 if let Some(earlier) = refused.replace(error) {
                     say(&format!("{}; the one before is taken", told(&earlier)));
                 }
@@ -155,9 +158,30 @@ fn newest_whole(images: &[PathBuf]) -> anyhow::Result<Found> {
     Err(refused.unwrap_or_else(|| anyhow!("there is no image")))
 }
 
+/// What an image holds runs as whoever restarts it: it must not be another user's.
+fn trusted(image: &Path) -> anyhow::Result<()> {
+    check_private(image).map_err(|why| match why {
+        Untrusted::Owner { owner, .. } => anyhow!(
+            "it belongs to user {owner}, and what it holds would run as you: copy it, if you trust \
+             that user"
+        ),
+        Untrusted::Mode { path, mode } => anyhow!(
+            "it can be written to by others (mode {mode:04o}), and what it holds would run as you: \
+             look whether it is yours, then: chmod go-w '{}'",
+            path.display()
+        ),
+        other => other.into(),
+    })
+}
+
 /// Goes where the processes can be given their numbers. Without that a program with children is
 /// refused, before anything is done.
 fn have_numbers(own: OwnPids, numbers: &[i32], family: bool) -> anyhow::Result<()> {
+    // What was killed just now, with all that it had started, may not be gone yet.
+    let end = Instant::now() + GOING_LIMIT;
+    while numbers.iter().any(|pid| is_going(*pid)) && Instant::now() < end {
+        std::thread::sleep(PAUSE);
+    }
     let entered = eyrie_image::enter_if(own, numbers).map_err(|why| anyhow!(why))?;
     if !entered && family {
         eyrie_image::may_bring_numbers_back(own).map_err(|why| {
@@ -165,6 +189,23 @@ fn have_numbers(own: OwnPids, numbers: &[i32], family: bool) -> anyhow::Result<(
         })?;
     }
     Ok(())
+}
+
+/// Whether a process has been killed, or has ended, and has its number still.
+fn is_going(pid: i32) -> bool {
+    /// The kernel's `PF_EXITING`.
+    const EXITING: u64 = 0x4;
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let read = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let (status, stat) = (read("status"), read("stat"));
+    let is_pending = |line: &str| {
+        let set = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
+        set.is_some_and(|set| u64::from_str_radix(set.trim(), 16).unwrap_or(0) & KILL != 0)
+    };
+    // The name before may hold anything; the flags are the 9th of proc_pid_stat(5).
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6));
+    let exits = flags.and_then(|word| word.parse::<u64>().ok()).is_some_and(|f| f & EXITING != 0);
+    exits || status.lines().any(is_pending)
 }
 
 /// Says what became of a file that was not as it was.
@@ -216,6 +257,19 @@ fn stdio() -> anyhow::Result<[OwnedFd; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_was_killed_is_going_until_it_is_collected() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id() as i32;
+        assert!(!is_going(pid));
+        child.kill().unwrap();
+        while !is_going(pid) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_going(pid));
+    }
 
     #[test]
     fn images_keep_their_name() {

@@ -71,7 +71,7 @@ pub use eyrie_image_format::{
     seal_with, withdraw, write_private,
 };
 pub use kernel::capabilities::{may_choose_numbers, pass_on_rights};
-pub use kernel::executable::{NotExecutable, check_executable};
+pub use kernel::executable::{NotExecutable, check_executable, name_interpreter};
 pub use kernel::heap::give_large_back;
 pub use kernel::left_processes::{LeftBehind, children_of, is_traced};
 pub use kernel::pid_namespace::{

@@ -36,8 +36,6 @@ pub const DEFAULT_SHELL: &str = "ssh -o BatchMode=yes -o ControlMaster=no";
 const LAST_BYTES: u64 = 4096;
 /// Longest wait for the end of a shell that is not wanted any more.
 pub const LAST_MOMENT: Duration = Duration::from_secs(1);
-/// Longest wait for a node that has said its last words.
-const FAREWELL: Duration = Duration::from_secs(10);
 /// Exit codes from here on are not those of `eyrie __host`.
 const FOREIGN_CODE: i32 = 126;
 
@@ -252,7 +250,7 @@ fn last_bytes(path: &Path) -> io::Result<String> {
 
 /// The job is over: waits, up to a limit, until nodes that were told to end (`true`) have done so,
 /// then ends all that is left.
-pub fn farewell(guests: &[(Arc<RemoteNode>, bool)]) {
+pub fn farewell(guests: &[(Arc<RemoteNode>, bool)], limit: Duration) {
     let wait = |limit: Duration, told_only: bool| {
         let end = Instant::now() + limit;
         for (guest, told) in guests {
@@ -263,15 +261,15 @@ pub fn farewell(guests: &[(Arc<RemoteNode>, bool)]) {
     };
     let unwanted = guests.iter().filter(|(_, told)| !told);
     unwanted.for_each(|(guest, _)| guest.dismiss());
-    wait(FAREWELL, true);
+    wait(limit, true);
     guests.iter().for_each(|(guest, _)| guest.dismiss());
     wait(LAST_MOMENT, false);
     guests.iter().for_each(|(guest, _)| guest.bury());
 }
 
 /// Waits, up to a limit, until daemons that were told to end have done so.
-pub fn await_ends(daemons: &[Arc<OwnedFd>]) {
-    let end = Instant::now() + FAREWELL;
+pub fn await_ends(daemons: &[Arc<OwnedFd>], limit: Duration) {
+    let end = Instant::now() + limit;
     let left = || end.saturating_duration_since(Instant::now());
     daemons.iter().for_each(|daemon| poll_end(daemon, left()));
 }

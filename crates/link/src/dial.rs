@@ -18,8 +18,6 @@ use crate::connection::Connection;
 use crate::shared::{Shared, lock};
 use crate::transport;
 
-/// Longest wait for an answer while a connection is being made.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest wait before another attempt.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(640)];
 /// Bytes read at once.
@@ -164,7 +162,7 @@ impl Dial {
         let (own, to) = (shared.own, self.member);
         let (ours, job) = ((own.node, own.epoch), (&shared.secret, &*shared.job));
         let call = shared.routes.call(own.node, (to.node, to.epoch));
-        let socket = call.connect(job, ours, address, CONNECT_TIMEOUT)?;
+        let socket = call.connect(job, ours, address, shared.connect_limit())?;
         let number = shared.enrol(&socket).ok_or_else(|| io::Error::other("the node ends"))?;
         let made = self.shake(shared, socket).and_then(|stream| {
             let pipe = transport::offer(shared, &stream, to)?;

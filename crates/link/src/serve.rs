@@ -12,7 +12,6 @@ use eyrie_protocol::replicas::Refused;
 use eyrie_tls::{Caller, Callers, Stream};
 
 use crate::connection::{Connection, Flushed};
-use crate::dial::CONNECT_TIMEOUT;
 use crate::inbound;
 use crate::incoming::{Incoming, Turn};
 use crate::shared::Shared;
@@ -103,7 +102,7 @@ fn report(shared: &Shared, fault: &Fault, from: &str) {
 }
 
 fn shake(shared: &Shared, socket: TcpStream) -> Result<(Stream, Member), Fault> {
-    eyrie_tls::prepare(&socket, CONNECT_TIMEOUT).map_err(AuthError::Io)?;
+    eyrie_tls::prepare(&socket, shared.connect_limit()).map_err(AuthError::Io)?;
     let own = (shared.own.node, shared.own.epoch);
     let answer = |caller: &Hello| {
         Hello::new(Role::LinkReceiver, &shared.job, own, (caller.node, caller.epoch))

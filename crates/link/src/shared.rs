@@ -114,6 +114,11 @@ impl Shared {
         })
     }
 
+    /// Longest wait for an answer while a connection is being made.
+    pub fn connect_limit(&self) -> Duration {
+        Duration::from_millis(self.intervals.limits.connect_ms)
+    }
+
     /// A peer that takes nothing for so long is tried again on a new connection.
     pub fn silence(&self) -> Duration {
         Duration::from_millis(self.intervals.limits.link_silence_ms)

@@ -17,7 +17,6 @@ use eyrie_fabric::{Listener, Pipe, Provider, TOKEN_BYTES, Token, connect};
 use eyrie_protocol::membership::Member;
 use eyrie_tls::Stream;
 
-use crate::dial::CONNECT_TIMEOUT;
 use crate::shared::Shared;
 
 /// How the bytes between nodes of a cluster go.
@@ -104,11 +103,11 @@ pub(crate) fn offer(
     stream.read_exact(&mut address)?;
     stream.read_exact(&mut token)?;
     let (leash, here) = leash(stream)?;
-    let pipe =
-        connect(provider, here, (&address, &token), leash, CONNECT_TIMEOUT).map_err(failed)?;
+    let limit = shared.connect_limit();
+    let pipe = connect(provider, here, (&address, &token), leash, limit).map_err(failed)?;
     let own = hello(shared, Role::LinkSender, to)?;
     let key = shared.secret.key();
-    let other = auth::call(&mut pipe.timed(CONNECT_TIMEOUT), key, &own, Role::LinkReceiver)?;
+    let other = auth::call(&mut pipe.timed(limit), key, &own, Role::LinkReceiver)?;
     judge(&other, shared, to)?;
     shared.piped.fetch_add(1, Relaxed);
     Ok(Some(pipe))
@@ -150,10 +149,11 @@ pub(crate) fn take(
     let address = listener.address();
     let length = u8::try_from(address.len()).map_err(|_| AuthError::Malformed)?;
     stream.write_all(&[&[YES, length], address, &token].concat())?;
-    let pipe = listener.accept(leash, CONNECT_TIMEOUT).map_err(failed)?;
+    let limit = shared.connect_limit();
+    let pipe = listener.accept(leash, limit).map_err(failed)?;
     let own = |_: &Hello| hello(shared, Role::LinkReceiver, from);
     let (key, job) = (shared.secret.key(), &shared.job);
-    let other = auth::answer(&mut pipe.timed(CONNECT_TIMEOUT), key, job, Role::LinkSender, own)?;
+    let other = auth::answer(&mut pipe.timed(limit), key, job, Role::LinkSender, own)?;
     judge(&other, shared, from)?;
     shared.piped.fetch_add(1, Relaxed);
     Ok(Some(pipe))

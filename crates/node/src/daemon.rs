@@ -20,6 +20,7 @@ use eyrie_launcher::node_storage;
 use eyrie_process::reap;
 use eyrie_process::spawn::Prefix;
 use eyrie_process::stop_points;
+use eyrie_protocol::timing::Intervals;
 use eyrie_state::at_rest::{self, AtRestError};
 use eyrie_state::home::{self, LOCK};
 use eyrie_state::local::{self, Elsewhere, LocalError};
@@ -36,9 +37,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-
-/// Longest wait for the controller's hanging up at the end.
-const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Why a node daemon ends early.
 #[derive(Debug, thiserror::Error)]
@@ -167,6 +165,7 @@ fn caller(enlist: &Enlist, routes: &Routes) -> Result<Caller, DaemonError> {
             && !spec.placement.netns
             && gateway.is_none(),
         detector: spec.timing.intervals.detector,
+        greeting: Duration::from_millis(spec.timing.intervals.limits.greeting_ms),
     })
 }
 
@@ -184,7 +183,8 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     stop_points::reach("join-1");
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
-    let silence = Duration::from_millis(spec.timing.intervals.limits.link_silence_ms);
+    let Intervals { limits, grace, .. } = spec.timing.intervals;
+    let silence = Duration::from_millis(limits.link_silence_ms);
     let own = Identity { job: job.clone(), node, epoch, secret, routes, silence };
     let images = folder.join(home::IMAGES);
     let members = Members::default();
@@ -233,6 +233,6 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let keep = keep && !agent.borrow().departs();
     // The controller hangs up when it has read the last words.
     let hung_up = async { while ordered.recv().await.is_some() {} };
-    let _ = tokio::time::timeout(FAREWELL, hung_up).await;
+    let _ = tokio::time::timeout(Duration::from_millis(grace.hang_up_ms), hung_up).await;
     Ok(finished && keep)
 }

@@ -159,11 +159,12 @@ async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     job.borrow_mut().take_gateways();
     let (gateways, depot) = (held.take_gateways(), job.hands.store.take());
     let given_up = depot.given_up();
+    let hang_up = Duration::from_millis(job.borrow().spec().timing.intervals.grace.hang_up_ms);
     let farewell = move || {
         gateways.into_iter().for_each(|gateway| gateway.dismiss());
         stragglers.iter().for_each(Daemon::put_down);
-        remote_node::farewell(&guests);
-        remote_node::await_ends(&daemons);
+        remote_node::farewell(&guests, hang_up);
+        remote_node::await_ends(&daemons, hang_up);
         depot.close()
     };
     let mut farewell = tokio::task::spawn_blocking(farewell);

@@ -101,28 +101,46 @@ pub fn stranger(job: &str, rank: u32, number: libc::pid_t) -> Option<String> {
 }
 
 /// What a rank whose processes are `family` has left behind and lives: adopted processes that were
-/// started with its environment. Twins of it are traced, and do not count.
+/// started with its environment. Twins of it are traced, and do not count. Those that are older
+/// than the first of the family are of a life of the rank that is over, and are killed: one that
+/// was just being executed when that life ended showed no environment then.
 pub fn orphans_of(job: &str, rank: u32, family: &[libc::pid_t]) -> LeftBehind {
     let marks = marks(job, rank);
+    let begun = family.first().and_then(|first| born(*first)).unwrap_or(0);
     let is_left = |pid: &libc::pid_t| {
-        !family.contains(pid) && has_marks(*pid, &marks) && !is_traced(*pid) && born(*pid).is_some()
+        let of_this_life = || match born(*pid) {
+            Some(born) if born < begun => {
+                // SAFETY: our child, and not collected yet.
+                unsafe { libc::kill(*pid, libc::SIGKILL) };
+                false
+            }
+            born => born.is_some(),
+        };
+        !family.contains(pid) && has_marks(*pid, &marks) && !is_traced(*pid) && of_this_life()
     };
     LeftBehind::of(children().into_iter().filter(is_left))
 }
 
 /// Kills what the dead process of a rank has left behind: adopted processes that were started with
-/// the rank's environment. Twins of it are traced, and stay. Returns them. Whoever is started when
-/// it is not `wanted` any more is not taken for one of them.
+/// the rank's environment, and their descendants. Twins of it are traced, and stay. Returns them.
+/// Whoever is started when it is not `wanted` any more is not taken for one of them.
 pub fn kill_left(job: &str, rank: u32, wanted: impl Fn() -> bool) -> Vec<libc::pid_t> {
     let marks = marks(job, rank);
     let is_left = |pid: &libc::pid_t| has_marks(*pid, &marks) && !is_traced(*pid);
-    let left: Vec<libc::pid_t> = children().into_iter().filter(is_left).collect();
+    let mut left: Vec<libc::pid_t> = children().into_iter().filter(is_left).collect();
+    // What these have started is adopted when they are gone, which may be too late.
+    let mut at = 0;
+    while let Some(pid) = left.get(at) {
+        left.extend(children_of(&pid.to_string()).into_iter().filter(|pid| !is_traced(*pid)));
+        at += 1;
+    }
     // Asked when they were found, so all were started before.
     if !wanted() {
         return Vec::new();
     }
     for &pid in &left {
-        // SAFETY: our child, and not collected yet: collecting is for those that have ended.
+        // SAFETY: our child, and not collected yet: collecting is for those that have ended. Or one
+        // of its descendants, found just now.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     left
@@ -330,5 +348,34 @@ mod tests {
         assert!(left.try_wait().unwrap().is_none());
         assert_eq!(kill_left(&job, 1, || true), [left.id() as libc::pid_t]);
         assert!(!left.wait().unwrap().success());
+    }
+
+    #[test]
+    fn what_is_left_of_a_life_that_is_over_is_killed_and_not_told() {
+        let job = format!("lives-{}", std::process::id());
+        let start = || {
+            let mut left = Command::new("sleep");
+            let left = left.arg("600").env("EYRIE_JOB", &job).env("EYRIE_RANK", "1").spawn();
+            let left = left.unwrap();
+            while !has_marks(left.id() as libc::pid_t, &marks(&job, 1)) {
+                std::thread::yield_now();
+            }
+            left
+        };
+        let pid = |child: &Child| child.id() as libc::pid_t;
+        let mut old = start();
+        // The kernel counts births in ticks.
+        let (mut first, mut left) = (start(), start());
+        while born(pid(&first)) == born(pid(&old)) {
+            drop((first.kill(), first.wait(), left.kill(), left.wait()));
+            (first, left) = (start(), start());
+        }
+        let told = orphans_of(&job, 1, &[pid(&first)]).to_string();
+        assert_eq!(told, format!("process {} (sleep 600)", pid(&left)));
+        assert!(!old.wait().unwrap().success());
+        for child in [&mut first, &mut left] {
+            assert!(child.try_wait().unwrap().is_none());
+            drop((child.kill(), child.wait()));
+        }
     }
 }

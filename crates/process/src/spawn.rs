@@ -142,7 +142,8 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
             Ok(())
         });
     }
-    let child = eyrie_image::while_starting(|| command.spawn())?;
+    let child = eyrie_image::while_starting(|| command.spawn())
+        .map_err(|error| eyrie_image::name_interpreter(launch.program, error))?;
     Ok(child.id() as libc::pid_t)
 }
 

@@ -116,6 +116,12 @@ impl CoordinatedSnapshot {
         }
     }
 
+    /// Whether ranks were told that all of them stand, or that it is void: a rank whose checkpoint
+    /// is written before that has not waited for the others.
+    pub fn is_told(&self) -> bool {
+        self.told
+    }
+
     /// What was written of it is of no use any more.
     pub fn spoil(&mut self, why: String) -> Option<Verdict> {
         self.fail(why)
@@ -188,6 +194,15 @@ mod tests {
         assert_eq!(snapshot.part(2, Err("void".into())), None);
         assert!(snapshot.is_over());
         assert_eq!(snapshot.failed(), Some("busy"));
+    }
+
+    #[test]
+    fn a_rank_is_told_when_all_stand_or_none_is_waited_for() {
+        let mut snapshot = snapshot();
+        assert_eq!(snapshot.stands(0, Ok(vec![])), None);
+        assert!(!snapshot.is_told(), "who goes on now has not waited for node 1");
+        assert_eq!(snapshot.stands(1, Err("another leads".into())), Some(Verdict::Void));
+        assert!(snapshot.is_told());
     }
 
     #[test]

@@ -173,8 +173,9 @@ impl Tape {
         self.forward(&known);
         let unknown = bytes - self.forwarded;
         if unknown > 0 {
-            self.received += unknown;
-            self.column += unknown;
+            let beyond = self.bytes_ahead() + unknown;
+            self.received += beyond;
+            self.column += beyond;
             self.forwarded = bytes;
             self.furthest = self.furthest.max(bytes);
             self.ahead = None;
@@ -182,6 +183,22 @@ impl Tape {
             self.sent.iter_mut().for_each(VecDeque::clear);
             // Nobody knows how many lines that were.
             self.marks.clear();
+        }
+    }
+
+    /// Bytes that were printed beyond the end of the present course; as if all courses were alike
+    /// where they are not remembered.
+    fn bytes_ahead(&self) -> u64 {
+        let Some(ahead) = self.ahead else { return 0 };
+        if ahead.lines == 0 {
+            return ahead.part.saturating_sub(ahead.at);
+        }
+        let sent = self.sent.as_ref().unwrap_or(&self.history);
+        // The end of the line before those that are ahead.
+        let mut ends = sent.iter().rev().enumerate().filter(|(_, byte)| **byte == b'\n');
+        match ends.nth(ahead.lines as usize) {
+            Some((bytes, _)) => (bytes as u64).saturating_sub(ahead.at),
+            None => self.forwarded.saturating_sub(self.received),
         }
     }
 

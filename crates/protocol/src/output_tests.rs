@@ -313,3 +313,64 @@ fn the_forwarded_stream_is_that_of_an_undisturbed_run() {
         assert_eq!(out, whole, "seed {seed}");
     }
 }
+
+/// Saved states, and jobs that go on from them: as much is printed beyond a state as is known by
+/// its length only.
+#[test]
+fn a_job_that_is_restarted_from_saved_states_prints_each_line_once() {
+    for seed in 0..2000 {
+        let mut random = Random::new(seed);
+        let whole: Vec<u8> = (0..2000)
+            .map(|_| if random.below(9) == 0 { b'\n' } else { b'a' + random.below(26) as u8 })
+            .collect();
+        let mut tape = Tape::new(if seed % 2 == 0 { 1 << 20 } else { 64 });
+        let mut out = Vec::new();
+        let (mut at, mut point) = (0usize, 0usize);
+        let mut saved = (tape.clone(), point);
+        // So much has the console had of the controllers that are gone.
+        let mut had = 0;
+        while at < whole.len() {
+            match random.below(24) {
+                0 => {
+                    point = at;
+                    tape.mark(point as u64);
+                }
+                // All go back within a life of the job.
+                1 => {
+                    at = point;
+                    tape.give_up();
+                    tape.rewind(point as u64);
+                }
+                2 => saved = (tape.clone(), point),
+                3 => {
+                    if random.below(2) == 0 {
+                        out.extend(tape.flush().unwrap_or_default());
+                    }
+                    (tape, point) = saved.clone();
+                    tape.printed(out.len() as u64);
+                    tape.give_up();
+                    tape.rewind(point as u64);
+                    (at, had) = (point, out.len());
+                }
+                4 => out.extend(tape.flush().unwrap_or_default()),
+                // The controller dies before the console has all, and its successor goes on.
+                5 if seed % 2 == 0 => {
+                    let new = out.len() - had;
+                    let printed = out.len() - new.min(random.below(40) as usize);
+                    tape = tape.behind(printed as u64);
+                    let rest = tape.unprinted(printed as u64);
+                    assert_eq!(out[printed..], rest, "seed {seed}");
+                    had = out.len();
+                }
+                _ => {
+                    let n = (1 + random.below(90) as usize).min(whole.len() - at);
+                    let lines = tape.feed(&whole[at..at + n]).unwrap();
+                    at += n;
+                    out.extend(lines.unwrap_or_default());
+                }
+            }
+        }
+        out.extend(tape.flush().unwrap_or_default());
+        assert_eq!(String::from_utf8(out), String::from_utf8(whole), "seed {seed}");
+    }
+}

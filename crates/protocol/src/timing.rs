@@ -111,6 +111,10 @@ settings! {
             "Time of a node that has left to end";
         stand_within_ms: "stand-within" = 5_000 (500..600_000)
             "Time of ranks to stand that may run elsewhere soon; they are killed then";
+        notices_ms: "notices" = 1_000 (10..600_000)
+            "How long notices of other machines are waited for before nodes leave together";
+        hang_up_ms: "hang-up" = 10_000 (100..3_600_000)
+            "Time of nodes to end when the job is over, and of a controller to let a node go";
     }
     /// For how long, and how often, is tried again what fails.
     retries: Retries {
@@ -118,6 +122,12 @@ settings! {
             "How long checkpoints of a rank fail in a row before they are given up";
         write_ms: "retry-writes" = 5_000 (10..3_600_000)
             "Time between two attempts to write a journal or a state that could not be written";
+        fetch_ms: "retry-fetches" = 10_000 (100..3_600_000)
+            "How long a node tries to fetch an image of which nothing comes";
+        start_pause_ms: "start-pause" = 10_000 (100..3_600_000)
+            "Longest pause before a rank is started anew that could not be started";
+        crash_pause_ms: "crash-pause" = 5_000 (10..3_600_000)
+            "Longest pause before a rank comes back that dies again and again";
     }
     /// The longest waits.
     limits: Limits {
@@ -131,6 +141,21 @@ settings! {
             "How long ranks of a node stand for those of other nodes at a consistent cut";
         gateway_alone_ms: "gateway-alone" = 15_000 (1_000..3_600_000)
             "How long a gateway may reach no other one before it is started on another node";
+        gateway_start_ms: "gateway-start" = 60_000 (1_000..3_600_000)
+            "How long a gateway may take to listen; where hosts have longer to join, so long";
+        connect_ms: "connect" = 5_000 (100..600_000)
+            "How long a node waits for another one's answer while they connect";
+        greeting_ms: "greeting" = 20_000 (1_000..3_600_000)
+            "How long a node waits for its controller's first answer";
+        answers_ms: "answers" = 1_000 (10..600_000)
+            "How long nodes may take to say how their ranks are";
+        survey_ms: "survey" = 10_000 (10..3_600_000)
+            "How long is waited for what lies in a store, before a state goes to the job's folder";
+    }
+    /// How often it is told how the job is.
+    watching: Watching {
+        metrics_ms: "metrics" = 10_000 (100..3_600_000)
+            "Time between two writes of the file of metrics";
     }
 }
 

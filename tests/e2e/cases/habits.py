@@ -72,6 +72,13 @@ def test_a_home_that_cannot_be_used_names_the_way_out():
             env["HOME"] = home
         done = subprocess.run([EYRIE, "run", "true"], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == 1 and "set EYRIE_HOME to a folder" in done.stderr, (home, done)
+    # With a folder of its own, and no file named, a home that is none is no matter.
+    env = {k: v for k, v in env.items() if k not in ("EYRIE_CONFIG", "XDG_CONFIG_HOME")}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [EYRIE, "run", "-n", "1", "--", "echo", "fine"]
+        env |= {"HOME": "/dev/null", "EYRIE_HOME": folder}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert (done.returncode, done.stdout) == (0, "fine\n"), done
 
 
 FOREIGN = r"""

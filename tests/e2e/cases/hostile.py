@@ -116,6 +116,18 @@ def test_a_program_of_another_machine_is_given_to_no_shell():
             refused([*run, other], home, "64-bit ARM (aarch64), and this machine is x86-64")
             refused([*run, noise], home, "neither a program for this machine (x86-64) nor a script")
         refused([EYRIE, "run", "-n", "2", "--nodes", "2", "--", other], home, "aarch64")
+        # What it is run by is missing, and not the program; a part of the file is.
+        broken = os.path.join(folder, "broken")
+        for content, said in (
+            (b"#!/nonexistent/shell\necho\n", "its first line names '/nonexistent/shell': No such file"),
+            (b"#!/bin/sh\r\necho\n", "its first line ends with a carriage return"),
+            (open("/bin/true", "rb").read(9000), "is damaged: it has 9000 bytes"),
+        ):
+            with open(broken, "wb") as f:
+                f.write(content)
+            os.chmod(broken, 0o755)
+            for run in ([EYRIE, "run", "-n", "1", "--"], [image, "run", "--"]):
+                refused([*run, broken], home, said)
         # What only another node finds there is refused there: the file is another by then.
         script = os.path.join(folder, "script")
         with open(script, "w") as f:
@@ -231,3 +243,11 @@ def test_what_others_planted_is_refused():
         os.chmod(job.home, 0o777)
         refused([image, "run", "--", "true"], job.home, "can be written to by others", 1)
         os.chmod(job.home, 0o700)
+        # An image that is named is run by whoever restarts it, wherever it is.
+        path = os.path.join(job.home, "planted.img")
+        with subprocess.Popen(["sleep", "600"]) as sleeps:
+            env = {**os.environ, "EYRIE_HOME": job.home}
+            subprocess.run([image, "checkpoint", str(sleeps.pid), "-o", path], env=env, check=True, stdout=subprocess.DEVNULL)
+            sleeps.kill()
+        os.chown(path, NOBODY, NOBODY)
+        refused([image, "restart", path], job.home, "belongs to user 65534, and what it holds would run as you", 1)

@@ -200,6 +200,27 @@ def test_all_go_back_to_a_set_between_two():
             assert job.stdout() == expected(), job.report()
 
 
+def test_nothing_of_a_life_that_is_over_goes_on():
+    """All go back to the beginning. A program in a session of its own does not go on beside its next
+    life, and does not keep that from being checkpointed."""
+    gates = Gates()
+    with gates.folder:
+        second = stage(*SECOND, "ready", gates.path("ready"), "await", gates.open_file, "silent")
+        with harness.Job(script("setsid " + second), ranks=2, ckpt_every=3600, ft="coordinated") as job:
+            job.until(lambda: gates.reached("ready", 2), "all ranks at the gate")
+            job.wait_running(2)
+            old = [program_of(job, rank) for rank in range(2)]
+            for rank in range(2):
+                os.remove(f"{gates.path('ready')}.{rank}")
+            job.kill_ranks([1])
+            job.until(lambda: gates.reached("ready", 2), "all ranks at the gate again")
+            job.until(lambda: not any(map(harness.alive, old)), "the end of their last lives")
+            job.eyrie("checkpoint", "last")
+            gates.open()
+            assert job.wait() == 0, job.report()
+            assert job.stdout().count("two: 2 ranks") == 1, job.report()
+
+
 def test_without_finalize_and_then_another():
     """By exit, by _exit, by exec: another world each time."""
     last = stage(*THIRD, "silent")

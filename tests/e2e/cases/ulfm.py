@@ -17,7 +17,7 @@ CALLS = (
     "neighbours agree iagree shrink ishrink agree_failed iagree_failed fence lock pscw file file_shared"
 ).split()
 WHEN = "before", "in", "after"
-SIZES = 2, 3, 4, 5, 8
+SIZES = 2, 3, 4, 8, 16
 
 
 def is_handled(call, when, ranks, victim, *options):
@@ -30,8 +30,15 @@ def is_handled(call, when, ranks, victim, *options):
     assert f"rank {victim} died" in err and "the others are told" in err, err
 
 
-def stencil(*words):
-    return [*harness.example("stencil_ulfm"), "--size", "96", "--every", "20", *words]
+def more(what, ranks, *options):
+    """What a part of the other program says, rank 0 at the end."""
+    code, out, err = run_to_end([*program("ulfm_more"), what], ranks=ranks, options=[*REPORT, *options])
+    assert code == 0 and f"ok {what}\n" in out, (code, out, err[-2000:])
+    return out
+
+
+def stencil(*words, name="stencil_ulfm"):
+    return [*harness.example(name), "--size", "96", "--every", "20", *words]
 
 
 def checksum(ranks, *words):
@@ -62,6 +69,39 @@ def test_spares_take_the_place_of_who_is_lost():
     code, out, err = run_to_end(stencil("--spares", "2", "--steps", "300", *kills), ranks=6, options=REPORT)
     assert code == 0 and out == want, (code, out, want, err)
     assert err.count("ranks go on from step") == 2 and "from step 120" in err, err
+
+
+def in_all_languages(*words):
+    """The same line from each, in which the kills of the last two show in no bit."""
+    want = checksum(4, "--spares", "1", *words)
+    for name, kill in ("stencil_ulfm_f", "1@50"), ("stencil_ulfm.py", "2@30"):
+        options = [*REPORT, "--spare-ranks", "1"]
+        code, out, err = run_to_end(stencil(*words, "--kill", kill, name=name), ranks=3, options=options)
+        assert code == 0 and out == want and f"{name}: 3 ranks go on from step" in err, (name, code, out, want, err)
+
+
+def test_programs_in_all_languages_handle_losses():
+    in_all_languages("--steps", "90")
+
+
+def test_spare_ranks_are_the_last_ones_on_nodes_of_their_own():
+    out = more("spares", 4, "--spare-ranks", "3", "--nodes", "2", "--spares", "1")
+    assert "3 spares of 7, 3 on the last one's node" in out, out
+
+
+def test_a_loss_revokes_as_far_as_was_asked_for():
+    more("group", 4)
+    more("universe", 4)
+
+
+def test_errors_are_the_same_on_all_where_that_was_asked_for():
+    more("create", 4)
+    more("coll", 4)
+
+
+def test_a_program_that_ranks_start_takes_the_place_of_who_is_lost():
+    out = more("spawn", 4, "--nodes", "2", "--spares", "1", "--spawn-room", "2")
+    assert "rank 1 of 4 is there again, 1 on its node" in out, out
 
 
 def test_a_node_with_ranks_is_lost():
@@ -126,6 +166,7 @@ def generated():
         return
     for seed in range(60):
         yield f"storm_{seed}", lambda s=seed: storm(s)
+    yield "languages_3d", lambda: in_all_languages("--dims", "3", "--size", "24", "--steps", "90")
     for at, call in enumerate(CALLS):
         for when in WHEN:
             for ranks in SIZES:

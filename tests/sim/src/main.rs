@@ -16,7 +16,7 @@ const USAGE: &str = "usage: eyrie-sim [coordinated [--vault] [--drain] | links |
                      election | lease | watchdog | returns | consensus |\n  \
                      controller [coordinated | --units | --cluster-units | --routed |\n  \
                      --outside]\n  \
-                     [--vault] [--drain] [--halts] [--unfit] [--topology]\n  \
+                     [--vault] [--drain] [--halts] [--unfit] [--topology] [--fallback]\n  \
                      [--only-no-faults |\n  \
                      --only-ranks | --only-nodes] |\n  \
                      [--units | --cluster-units | --outside | --routed] [--vault] [--drain]\n  \
@@ -108,6 +108,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
         "--small",
         "--unfit",
         "--topology",
+        "--fallback",
         "--only-no-faults",
         "--only-ranks",
         "--only-nodes",

@@ -35,6 +35,13 @@ impl Snapshot {
     }
 }
 
+impl crate::node::Node {
+    /// What is being taken of several ranks: its number, and one of them.
+    pub fn taken_together(&self) -> Option<(u32, u32)> {
+        self.snapshots.first().and_then(|s| Some((s.generation, s.parts.first()?.0)))
+    }
+}
+
 impl World {
     /// The planner and the scheduler are those of a job whose units are nodes.
     pub fn unite(&mut self) {
@@ -181,6 +188,9 @@ impl World {
 
     /// The real controller hears how each part of a snapshot came out.
     fn tell_given_up(&mut self, at: Member, snapshot: &Snapshot) {
+        if self.fallback {
+            return self.take_alone(at, snapshot.generation, &snapshot.parts, &snapshot.left);
+        }
         for (rank, _) in snapshot.parts.iter().filter(|_| self.real).copied().collect::<Vec<_>>() {
             let start = self.nodes.get(&at).and_then(|n| n.procs.get(&rank));
             let start = start.map_or(0, |p| p.incarnation);
@@ -202,7 +212,7 @@ impl World {
         snapshots.into_iter().flatten().filter(of).for_each(|s| s.hold = false);
     }
 
-    fn give_up_snapshot(&mut self, at: Member, generation: u32, rank: u32) {
+    pub fn give_up_snapshot(&mut self, at: Member, generation: u32, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let this = |s: &Snapshot| s.is(generation, rank);
         let Some(index) = node.snapshots.iter().position(this) else { return };

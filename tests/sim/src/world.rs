@@ -193,6 +193,8 @@ pub struct World {
     pub small: bool,
     /// The nodes are those of the real controller.
     pub real: bool,
+    /// Ranks that come back alone are checkpointed together now and then.
+    pub fallback: bool,
     /// All ranks go back together, and nothing is recorded of them.
     pub together: bool,
     pub agenda: Agenda<Event>,
@@ -290,6 +292,7 @@ impl World {
             decided: None,
             small: config.small,
             real: false,
+            fallback: false,
             together: false,
             agenda: Agenda::default(),
             trace: config.trace,
@@ -348,9 +351,9 @@ impl World {
         self.programs.len() as u32
     }
 
-    /// Whether ranks of one unit are on several nodes.
+    /// Whether ranks that are checkpointed together are on several nodes.
     pub fn is_spread(&self) -> bool {
-        self.neighbours.are_known() || self.together
+        self.neighbours.are_known() || self.together || self.fallback
     }
 
     pub fn mutated(&self, mutation: Mutation) -> bool {

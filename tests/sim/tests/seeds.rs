@@ -610,10 +610,16 @@ fn no_seed_of_the_real_controller_finds_a_fault_with_routers_or_a_vault() {
 }
 
 /// The same with copies in another cluster or domain, whose nodes die together, and with clients
-/// that have the job stand still, vanish, or lose their controller.
+/// that have the job stand still, vanish, or lose their controller; and where ranks that come back
+/// alone stand for a checkpoint of all now and then.
 #[test]
 fn no_seed_of_the_real_controller_finds_a_fault_with_copies_outside_or_clients() {
-    none_of_these_finds_a_fault_of_the_real_controller(&["--outside", "--halts", "--unfit"]);
+    none_of_these_finds_a_fault_of_the_real_controller(&[
+        "--outside",
+        "--halts",
+        "--unfit",
+        "--fallback",
+    ]);
 }
 
 /// The same where the network between the nodes is known.

@@ -98,6 +98,15 @@ fn values_are_looked_at_as_if_they_were_typed() {
     let told = wrong(&["[run]\nkeep = true\n\nft = 'logd'"], &["run", "prog"]);
     assert!(told.starts_with("file1, line 4: ft: invalid value 'logd'"), "{told}");
     assert!(told.contains("possible values: logged"), "{told}");
+    // `eyrie config` looks at all of them.
+    let text = "[run]\nft = 'loged'\nnodes = -1\nspares = 1\nckpt-every = 5\n[restart]\nmap = 'x'\n\
+                [status]\nverbose = true\n[vault.ls]\njson = true";
+    let all = files(&[text]).unwrap().refusals(&command_line::command());
+    let all: Vec<String> = all.iter().map(|error| format!("{error:#}")).collect();
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert!(all[0].ends_with("; a similar value exists: 'logged'"), "{all:?}");
+    assert!(all[1].starts_with("file1, line 3: nodes: invalid value '-1'"), "{all:?}");
+    assert!(all[2].starts_with("file1, line 7: map: invalid value 'x'"), "{all:?}");
     // Of another command it is not looked at now.
     assert!(read(&["[restart]\nmap = 'x'"], &["run", "prog"]).is_ok());
 }

@@ -21,7 +21,7 @@ fn asked(mode: Mode, line: &str) -> Result<(String, Vec<String>), String> {
 }
 
 /// Typed, and what `eyrie run` gets.
-const TABLE: [(&str, &str); 42] = [
+const TABLE: [(&str, &str); 71] = [
     ("-n 4 ./a b -n 9", "-n 4 -- ./a b -n 9"),
     ("-np 4 ./a", "-n 4 -- ./a"),
     ("--np 4 ./a", "-n 4 -- ./a"),
@@ -68,6 +68,45 @@ const TABLE: [(&str, &str); 42] = [
     ("--ft=none -lv -n 2 ./a", "--ft=none -lv -n 2 -- ./a"),
     ("-launcher-exec rsh -hosts a ./a", "--rsh=rsh --hosts=a -- ./a"),
     ("--rankfile r -n 2 ./a", "--rankfile r -n 2 -- ./a"),
+    // Of documentation, tutorials and batch scripts.
+    ("-np4 ./a", "-n 4 -- ./a"),
+    ("--n 4 ./a", "-n 4 -- ./a"),
+    ("-genv A=1 -n 2 ./a", "-n 2 -- EYRIE __part -n 2 -env A 1 -words=1 ./a"),
+    ("-n 2 -env A=1=2 ./a", "-n 2 -- EYRIE __part -n 2 -env A 1=2 -words=1 ./a"),
+    ("-np 4 --output tag ./a", "--label -n 4 -- ./a"),
+    ("--output tag-detailed,tag -np 4 ./a", "--label -n 4 -- ./a"),
+    ("-np 4 --with-ft ulfm ./a", "--on-failure=report -n 4 -- ./a"),
+    ("-np 4 --with-ft none ./a", "-n 4 -- ./a"),
+    ("-np 8 --map-by slot:OVERSUBSCRIBE --oversubscribe ./a", "--oversubscribe -n 8 -- ./a"),
+    (
+        "-np 1 --bind-to core -l ./a : -np 1 --bind-to core -l ./b",
+        "--bind=core -l -n 2 -- EYRIE __part -n 1 -words=1 ./a -n 1 -words=1 ./b",
+    ),
+    (
+        "-n 1 -host a ./a : -n 1 -host a ./b",
+        "--hosts=a -n 2 -- EYRIE __part -n 1 -words=1 ./a -n 1 -words=1 ./b",
+    ),
+    (
+        "-np 4 -H localhost:4 -bind-to none -map-by slot -x PATH -x A ./a",
+        "--hosts=localhost:4 --bind=none -n 4 -- ./a",
+    ),
+    ("--map-by slot:PE=1 --bind-to core -np 4 ./a", "--bind=core -n 4 -- ./a"),
+    ("--map-by ppr:4:node:OVERSUBSCRIBE ./a", "--ppn=4 --oversubscribe -- ./a"),
+    ("-np 4 --use-hwthread-cpus --bind-to hwthread ./a", "--bind=hwthread -n 4 -- ./a"),
+    ("-np 2 --allow-run-as-root --oversubscribe ./a", "--oversubscribe -n 2 -- ./a"),
+    ("-machinefile /x/machines -np 16 ./a", "--hosts=/x/machines -n 16 -- ./a"),
+    ("-bootstrap slurm -n 8 -ppn 4 ./a", "--ppn=4 -n 8 -- ./a"),
+    ("-launcher ssh -f h -n 8 ./a", "--hosts=./h -n 8 -- ./a"),
+    ("-rmk pbs -launcher fork -n 2 ./a", "-n 2 -- ./a"),
+    ("-perhost 2 -hosts a,b -n 4 ./a", "--ppn=2 --hosts=a,b -n 4 -- ./a"),
+    ("-hosts=a,b -ppn=2 -n=4 ./a", "--hosts=a,b --ppn=2 -n 4 -- ./a"),
+    ("-genvall -genv A 0 -np 2 ./a", "-n 2 -- EYRIE __part -n 2 -env A 0 -words=1 ./a"),
+    ("-np 2 -envall -wdir=/tmp ./a", "-n 2 -- EYRIE __part -n 2 -wdir /tmp -words=1 ./a"),
+    ("-demux select -disable-x -n 2 ./a", "-n 2 -- ./a"),
+    ("-line-label -n 2 ./a", "--label -n 2 -- ./a"),
+    ("--n 2 --novm --leave-session-attached ./a", "-n 2 -- ./a"),
+    ("-np 4 python -m mpi4py.futures x.py", "-n 4 -- python -m mpi4py.futures x.py"),
+    ("-n 2 env A=1 ./a : b", "-n 3 -- EYRIE __part -n 2 -words=3 env A=1 ./a -n 1 -words=1 b"),
 ];
 
 #[test]
@@ -104,6 +143,33 @@ fn what_eyrie_does_not_do_is_refused_with_what_to_do() {
         ("-genv A", "a value is missing"),
         ("-configfile /no/such ./a", "/no/such"),
         ("-hostz a ./a", "'-hostz'; is it -host"),
+        ("-nofork ./a", "'-nofork'"),
+        ("-soft 2:8:2 ./a", "-n 4"),
+        ("-arch x86 ./a", "--hosts a,b"),
+        ("-initial-errhandler mpi_errors_return ./a", "MPI_Comm_set_errhandler"),
+        ("--output file=out ./a", "redirect in a shell"),
+        ("--output tag,xml ./a", "'xml'"),
+        ("-output-filename o ./a", "redirect in a shell"),
+        ("--with-ft lots ./a", "ulfm or none"),
+        ("-n 2 -disable-auto-cleanup ./a", "--on-failure report"),
+        ("-gtool x -n 2 ./a", "TOOL ./a"),
+        ("-check_mpi -n 2 ./a", "TOOL ./a"),
+        ("--xterm 0 ./a", "xterm -e ./a"),
+        ("-enable-x ./a", "--rsh 'ssh -X'"),
+        ("--launch-agent x ./a", "--prefix DIR"),
+        ("--add-host b ./a", "eyrie grow"),
+        ("-hosts-group n[1-4] ./a", "-hosts n1,n2,n3"),
+        ("-skip-launch-node ./a", "-hosts n1"),
+        ("--bysocket ./a", "--rankfile"),
+        ("--map-by ppr:2:socket:PE=4 ./a", "ppr:N:node"),
+        ("--map-by socket:PE=4 ./a", "'PE=4'"),
+        ("--map-by seq ./a", "slot, node"),
+        ("-bind-to rr ./a", "--rankfile"),
+        ("--bind-to l3cache ./a", "--rankfile"),
+        ("-umask 027 ./a", "umask 027"),
+        ("--stop-on-exec ./a", "replay --gdb"),
+        ("--server-wait-time 5 ./a", "leave it out"),
+        ("--set-cwd-to-session-dir ./a", "-wdir DIR"),
         ("-xyz ./a", "'-xyz'"),
         ("-ppn x ./a", "-ppn x"),
     ];
@@ -125,12 +191,48 @@ fn what_changes_nothing_is_ignored_and_what_one_may_expect_is_told_once() {
     assert!(notes[0].contains("--mca is ignored"), "{notes:?}");
     let (words, notes) = asked(Mode::Mpiexec, "-genvlist A,B -report-bindings ./a").unwrap();
     assert_eq!((words.as_str(), notes.len()), ("-- ./a", 2));
+    // What is told of, and that the words behind it are not taken for a program.
+    for (line, told) in [
+        ("--display map,bind -np 2 ./a", "eyrie status last"),
+        ("-display-devel-map -np 2 ./a", "eyrie status last"),
+        ("--report-pid - -np 2 ./a", "eyrie ps"),
+        ("--debug-daemons -np 2 ./a", "-v tells"),
+        ("-d -np 2 ./a", "-v tells"),
+        ("--forward-signals SIGURG -np 2 ./a", "USR1"),
+        ("--runtime-options report-state -np 2 ./a", "none of them"),
+        ("--spawn-timeout 9 -np 2 ./a", "--join-limit"),
+        ("--max-restarts 3 -np 2 ./a", "as often as they die"),
+        ("-rdma -np 2 ./a", "--transport"),
+        ("-am ft-enable-mpi -np 2 ./a", "Open MPI"),
+        ("--prtemca a b --pmixmca c d -np 2 ./a", "Open MPI"),
+    ] {
+        let (words, notes) = asked(Mode::Mpiexec, line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        assert_eq!(words, "-n 2 -- ./a", "{line}");
+        assert!(notes.iter().all(|note| note.contains(told)) && !notes.is_empty(), "{notes:?}");
+    }
     for line in ["-h", "--help", "-help", ""] {
         assert_eq!(asked(Mode::Mpiexec, line).unwrap().0, "HELP", "{line}");
     }
     for line in ["-V", "--version", "-version"] {
         assert_eq!(asked(Mode::Mpiexec, line).unwrap().0, "VERSION", "{line}");
     }
+}
+
+#[test]
+fn where_another_mpi_is_says_nothing_of_where_eyrie_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display();
+    let line = format!("--prefix {place} -np 2 ./a");
+    let words = |line| asked(Mode::Mpiexec, line).unwrap();
+    assert_eq!(words(&line), (format!("--prefix={place} -n 2 -- ./a"), Vec::new()));
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("orted"), "").unwrap();
+    let (told, notes) = words(&line);
+    assert_eq!(told, "-n 2 -- ./a");
+    assert!(notes[0].contains("another MPI"), "{notes:?}");
+    std::fs::write(bin.join("eyrie"), "").unwrap();
+    assert_eq!(words(&line).0, format!("--prefix={place} -n 2 -- ./a"));
 }
 
 #[test]

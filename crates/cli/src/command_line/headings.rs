@@ -16,6 +16,7 @@ pub const HEADINGS: [(&str, &[&str]); 6] = [
             "nodes",
             "ppn",
             "spares",
+            "spare-ranks",
             "spawn-room",
             "ft",
             "on-failure",

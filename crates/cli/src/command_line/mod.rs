@@ -13,6 +13,7 @@ mod groups_tests;
 mod headings;
 #[cfg(test)]
 mod headings_tests;
+mod short_help;
 
 use self::groups::Group;
 use crate::batch::flux;
@@ -73,6 +74,7 @@ pub enum Command {
     /// Run programs as `eyrie run` does, by the options of other MPIs' mpiexec (also as bin/mpiexec
     /// and bin/mpirun)
     #[command(disable_help_flag = true)]
+    #[command(after_help = "Examples:\n  mpiexec -n 4 ./heat\n  mpiexec -hosts a,b -n 8 ./heat")]
     Mpiexec {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
@@ -145,6 +147,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  eyrie completions bash > ~/.bash_completion.d/eyrie")]
     Completions(eyrie_terminal::Completions),
     /// Write manual pages
+    #[command(after_help = "Example:\n  eyrie manual ~/.local/share/man/man1")]
     Manual(eyrie_terminal::Manual),
     /// The node daemon (started by `eyrie run`)
     #[command(name = "__node", hide = true)]
@@ -179,15 +182,17 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
-    /// Becomes the program of a rank where programs differ (started by a node's daemon)
-    #[command(name = "__part", hide = true)]
-    Part {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<OsString>,
-    },
-    /// Waits for a program that ranks start (started by a node's daemon)
-    #[command(name = "__room", hide = true)]
-    Room { words: Vec<OsString> },
+}
+
+/// What a daemon starts as a rank, by its words: the program of one where programs differ, or one
+/// that waits for programs. There are many of them, so the other commands are not described first.
+pub fn of_rank(words: &[OsString]) -> Option<Result<i32, Failure>> {
+    let rest = words.get(2..).unwrap_or_default();
+    match words.get(1)?.to_str()? {
+        parts::PART => Some(parts::become_part(rest)),
+        room::ROOM => Some(room::room(rest)),
+        _ => None,
+    }
 }
 
 impl Command {
@@ -237,8 +242,6 @@ impl Command {
             Command::Pmix => join::speak(),
             Command::Call { folder, host, .. } => join::call(&folder, &host),
             Command::Flux { host, words } => flux::reach(&host, &words),
-            Command::Part { words } => parts::become_part(&words),
-            Command::Room { words } => room::room(&words),
         }
     }
 }
@@ -258,7 +261,7 @@ const GROUPS: [Group; 6] = [
 
 /// The command line: commands in groups, the options of `eyrie run` under headings.
 pub fn command() -> clap::Command {
-    headings::of_jobs(groups::grouped(Cli::command(), &GROUPS))
+    short_help::shortened(headings::of_jobs(groups::grouped(Cli::command(), &GROUPS)))
 }
 
 /// The command that these words ask for, with what configuration files say besides. `all`: what

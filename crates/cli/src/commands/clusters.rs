@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie clusters block last east west\n  \
+    eyrie clusters unblock last east west")]
 pub struct Clusters {
     #[command(subcommand)]
     pub what: What,
@@ -50,7 +52,7 @@ pub struct Block {
 
 #[derive(Debug, Args)]
 pub struct Pair {
-    /// The job: its id, the beginning of one, or `last`
+    /// The job: its id, its name, the beginning of its id, or `last`
     pub job: String,
     /// A cluster, by its name (with --clusters: its number)
     pub one: String,

@@ -2,6 +2,7 @@
 
 use crate::config::files::Files;
 use crate::config::{options, timing};
+use crate::messages::say;
 use crate::show::tables::table;
 use crate::show::text::cut;
 use anyhow::{anyhow, bail};
@@ -33,7 +34,7 @@ use std::path::PathBuf;
     tls = true\n\n\
     What is typed goes before an option's variable, that before the user's file, that before the\n\
     site's. `--label=false` switches off for once what a file switches on; EYRIE_CONFIG=/dev/null\n\
-    is no file.")]
+    is no file. A value that its option does not take is told, and the exit code is 2.")]
 pub struct Config {
     /// A key (run.ckpt-every, home), or a command, of which all are shown
     #[arg(value_name = "KEY", conflicts_with = "all")]
@@ -80,6 +81,9 @@ impl Source {
 pub fn config(args: &Config, all: &Command) -> Result<i32, Failure> {
     let usage = |error: anyhow::Error| Failure::new(USAGE, error);
     let files = Files::load(all).map_err(usage)?;
+    let wrong = files.refusals(all);
+    wrong.iter().for_each(|error| say(&format!("{error:#}")));
+    let code = if wrong.is_empty() { 0 } else { USAGE };
     if let Some(name) = &args.key {
         let (rows, is_one) = named(all, &files, name).map_err(usage)?;
         match (args.json, is_one) {
@@ -91,7 +95,7 @@ pub fn config(args: &Config, all: &Command) -> Result<i32, Failure> {
             }
             (false, false) => print(&as_text(&rows)),
         }
-        return Ok(0);
+        return Ok(code);
     }
     let mut rows = folders(&files).map_err(usage)?;
     rows.extend(durations(&files, args.all));
@@ -103,12 +107,12 @@ pub fn config(args: &Config, all: &Command) -> Result<i32, Failure> {
     if args.json {
         let files: Vec<_> = candidates().iter().map(file_json).collect();
         print_json(&json!({ "files": files, "values": as_jsons(&rows) }))?;
-        return Ok(0);
+        return Ok(code);
     }
     print(&as_text(&rows));
     let list: Vec<Vec<String>> = candidates().iter().map(file_row).collect();
     print(&format!("\nFiles, those first that go before others:\n{}", table(&list)));
-    Ok(0)
+    Ok(code)
 }
 
 fn file_row(file: &Candidate) -> Vec<String> {

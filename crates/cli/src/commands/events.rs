@@ -100,6 +100,9 @@ pub fn events(args: &Events) -> Result<i32, Failure> {
 /// The events of a job that does not run. With wall-clock times, where it is known when it began.
 pub fn events_of_ended(args: &Events, found: &Found) -> Result<i32, Failure> {
     let record = &found.record;
+    if record.ended_unix_ms.is_none() {
+        return Err(jobs::gone(record));
+    }
     if record.events_left_out > 0 {
         let left_out = record.events_left_out;
         say(&format!("{left_out} events of job {} were not kept", record.job));

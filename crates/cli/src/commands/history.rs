@@ -64,7 +64,7 @@ fn row(found: &Found, home: &Path) -> Vec<String> {
     let name = it.name.as_ref().map_or(String::from("-"), |name| text::cut(name, 12));
     let recovered = it.account.recoveries + it.account.rollbacks;
     let recovered = if it.ended_unix_ms.is_some() { recovered.to_string() } else { "-".into() };
-    let program = text::cut(&text::command(&it.program, &it.args), 14);
+    let program = text::command(&it.program, &it.args);
     vec![
         it.job.clone(),
         name,
@@ -88,10 +88,10 @@ pub fn history(args: &History) -> Result<i32, Failure> {
         let all: Vec<_> = found.iter().map(|it| &it.record).collect();
         print_json(&all)?;
     } else {
-        let head = ["JOB", "NAME", "BEGUN", "TOOK", "RANKS", "EXIT", "RECOVERED", "PROGRAM"];
+        let head = ["JOB", "NAME", "BEGUN", "TOOK", "RANKS", "EXIT", "BACK", "PROGRAM"];
         let mut rows = vec![head.map(String::from).to_vec()];
         rows.extend(found.iter().map(|it| row(it, &home)));
-        print(&tables::table(&rows));
+        print(&tables::narrow_table(rows));
         if left_out > 0 && args.last.is_none() {
             say(&format!("{left_out} older jobs are not shown (eyrie history --all)"));
         }

@@ -99,6 +99,7 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         (run.ft.places().unwrap_or_default(), run.ft.places().is_some()),
         ("--routers", run.node_options.routers.is_some()),
         ("--spawn-room", run.placement.spawn_room.is_some()),
+        ("--spare-ranks", run.placement.spare_ranks.is_some()),
         ("--netns", run.node_options.netns),
     ];
     let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
@@ -131,7 +132,10 @@ fn launched() -> anyhow::Result<Launched> {
     let fd = i32::try_from(fd).context("PMI_FD")?;
     // SAFETY: plain system call; a number that is not open is refused by it.
     if fd < 3 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(anyhow!("PMI_FD={fd} is not open: do not start eyrie join through a wrapper"));
+        return Err(anyhow!(
+            "PMI_FD={fd} is not open: what started this process has closed it: have the launcher \
+             start the program, or eyrie join, without a wrapper"
+        ));
     }
     // SAFETY: the descriptor is open, it was handed down for us, and nobody else here knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };

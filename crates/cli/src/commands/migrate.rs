@@ -21,7 +21,7 @@ use eyrie_terminal::{Failure, Progress};
     everything as it was: if one cannot move, none does.\n\n\
     Exit code: 0 all have moved, 1 they have not, or a node was lost.")]
 pub struct Migrate {
-    /// The job: its id, the beginning of one, or `last`
+    /// The job: its id, its name, the beginning of its id, or `last`
     pub job: String,
     /// The nodes whose ranks move [default: all that have ranks, and are not among those of --to]
     #[arg(long, value_name = "SET", num_args = 1.., value_delimiter = ',')]

@@ -20,7 +20,7 @@ use serde_json::json;
     process ends; `eyrie resume` makes the processes again. Their logs stay in memory, but for\n\
     those of --ft coordinated over nodes. For every --ft but none.")]
 pub struct Suspend {
-    /// The job: its id, the beginning of one, or `last`
+    /// The job: its id, its name, the beginning of its id, or `last`
     pub job: String,
     /// Free its memory, too: checkpoints take its place until it goes on
     #[arg(long)]

@@ -4,6 +4,7 @@ use crate::config::{options, timing};
 use clap::Command;
 use eyrie_config::file::{Entry, File, Value, first_of_each, top};
 use eyrie_config::places::{Candidate, absolute, candidates, read_all};
+use eyrie_config::typed;
 use std::path::PathBuf;
 
 /// Reads and checks all files; returns how many there are.
@@ -42,6 +43,12 @@ impl Files {
         };
         let local = self.top("local").filter(|_| has("local"));
         first_of_each(self.files.iter().flat_map(of).chain(local))
+    }
+
+    /// What is wrong with values that their options do not take.
+    pub fn refusals(&self, all: &Command) -> Vec<anyhow::Error> {
+        let entries = self.files.iter().flat_map(|file| &file.entries);
+        entries.filter_map(|entry| typed::refusal(all, entry)).collect()
     }
 
     /// A key that stands in no table.

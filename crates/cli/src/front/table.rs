@@ -2,7 +2,7 @@
 
 use Means::{
     BindTo, Env, EnvAll, Export, Folder, Harmless, Help, HostFile, Hosts, Ignored, Is, IsWith,
-    MapBy, PerNode, Programs, Ranks, Refused, Version,
+    MapBy, Output, PerNode, Programs, Ranks, Refused, Version, WithFt,
 };
 use eyrie_config::keys::distance;
 
@@ -19,6 +19,10 @@ pub enum Means {
     PerNode,
     MapBy,
     BindTo,
+    /// Open MPI's `--output tag` and its kin.
+    Output,
+    /// Open MPI's `--with-ft ulfm`.
+    WithFt,
     /// A variable of all programs: a name and a value behind the option.
     EnvAll,
     /// One of this program.
@@ -43,9 +47,15 @@ pub enum Means {
     Version,
 }
 
-const BY_RANK: &str = "redirect in a shell: sh -c './a > out.$EYRIE_RANK'";
+pub const BY_RANK: &str = "redirect in a shell: sh -c './a > out.$EYRIE_RANK'";
 const PLACES: &str = "say with --rankfile where each rank runs";
 const MCA: &str = "it sets parameters of Open MPI, and Eyrie has none of them";
+const TOOLS: &str = "write the tool before the program: mpiexec -n 4 TOOL ./a";
+const WHERE: &str = "`eyrie status last` shows where ranks are, and on which processors";
+const TOLD: &str = "-v tells what happens, also `eyrie events last --follow`";
+const DEBUGGER: &str = "attach a debugger to the numbers that `eyrie status last` shows, or see \
+                        eyrie replay --gdb";
+const NETWORK: &str = "links take TCP, or what --transport names";
 const ENVIRONMENT: &str = "all of the environment is passed on, these variables with it";
 
 /// Without the dashes before them.
@@ -65,13 +75,15 @@ const TABLE: &[(&[&str], Means)] = &[
     (&["genv"], EnvAll),
     (&["env"], Env),
     (&["x"], Export),
-    (&["genvall", "envall"], Harmless(0)),
+    (&["genvall", "envall", "genvuser", "envuser"], Harmless(0)),
     (&["genvlist", "envlist"], Ignored(1, ENVIRONMENT)),
     (&["genvnone", "envnone"], Refused("clear it with env: mpiexec -n 4 env -u NAME ./a")),
     (&["genvexcl", "envexcl"], Refused("clear it with env: mpiexec -n 4 env -u NAME ./a")),
     (&["wdir", "wd", "gwdir", "dir"], Folder),
-    (&["configfile", "app"], Programs),
-    (&["l", "prepend-rank", "tag-output"], Is("--label")),
+    (&["configfile", "app", "file"], Programs),
+    (&["l", "prepend-rank", "tag-output", "line-label"], Is("--label")),
+    (&["output"], Output),
+    (&["with-ft"], WithFt),
     (&["oversubscribe"], Is("--oversubscribe")),
     (&["nooversubscribe", "no-oversubscribe"], Harmless(0)),
     (&["rankfile", "rf"], IsWith("--rankfile")),
@@ -79,22 +91,36 @@ const TABLE: &[(&[&str], Means)] = &[
     (&["q", "quiet"], Is("--quiet")),
     (&["launcher-exec", "bootstrap-exec"], IsWith("--rsh")),
     (&["prefix"], IsWith("--prefix")),
-    (&["allow-run-as-root", "enable-recovery", "hetero-nodes"], Harmless(0)),
+    (&["allow-run-as-root", "enable-recovery", "hetero-nodes", "hetero"], Harmless(0)),
+    (&["cleanup", "localonly", "noconf", "silent-abort", "novm", "use-regexp"], Harmless(0)),
+    (&["leave-session-attached", "disable-x", "parsable", "parseable"], Harmless(0)),
+    (&["do-not-aggregate-help", "enable-instant-on-support", "fwd-mpirun-port"], Harmless(0)),
+    (&["demux", "branch-count", "tmpdir", "hostos", "memory-alloc-kinds"], Harmless(1)),
     (&["use-hwthread-cpus", "exitinfo", "noprefix", "no-ready-msg"], Harmless(0)),
     (&["disable-hostname-propagation", "localroot", "continuous"], Harmless(0)),
     (&["localhost", "usize", "pmi-port", "rmk", "topolib"], Harmless(1)),
-    (&["disable-auto-cleanup"], Refused("a job ends when a rank fails; leave it out")),
+    (
+        &["disable-auto-cleanup", "disable-recovery"],
+        Refused("ranks that die are brought back; for programs with ULFM: --on-failure report"),
+    ),
+    (&["max-restarts"], Ignored(1, "ranks are brought back as often as they die")),
     (&["launcher", "bootstrap", "rsh"], Harmless(1)),
     (&["mca", "gmca", "prtemca", "pmixmca", "pmca", "gpmixmca", "omca"], Ignored(2, MCA)),
     (&["am", "tune", "omp", "gtune"], Ignored(1, MCA)),
     (
         &["report-bindings", "display-map", "display-allocation", "print-rank-map", "display-topo"],
-        Ignored(0, "`eyrie status last` shows where ranks are, and on which processors"),
+        Ignored(0, WHERE),
     ),
-    (
-        &["display", "show-proc-affinity"],
-        Ignored(1, "`eyrie status last` shows where ranks are, and on which processors"),
-    ),
+    (&["display-devel-map", "display-devel-allocation", "display-diffable-map"], Ignored(0, WHERE)),
+    (&["display", "show-proc-affinity"], Ignored(1, WHERE)),
+    (&["report-pid", "report-uri"], Ignored(1, "`eyrie ps` lists jobs")),
+    (&["debug-daemons", "debug-daemons-file", "debug-devel", "d"], Ignored(0, TOLD)),
+    (&["report-events"], Ignored(1, TOLD)),
+    (&["prot", "profile"], Ignored(0, TOLD)),
+    (&["rdma", "RDMA", "dapl", "ib", "psm", "psm2", "mx", "tmi", "ofi"], Ignored(0, NETWORK)),
+    (&["forward-signals"], Ignored(1, "INT, TERM, HUP, QUIT, USR1 and USR2 are always passed on")),
+    (&["spawn-timeout"], Ignored(1, "--join-limit is how long hosts are waited for")),
+    (&["runtime-options", "rtos", "use-app-topology"], Ignored(1, "Eyrie has none of them")),
     (
         &["print-all-exitcodes", "info-ranks"],
         Ignored(0, "`eyrie events last` tells how each rank ended"),
@@ -103,7 +129,26 @@ const TABLE: &[(&[&str], Means)] = &[
         &["report-state-on-timeout", "get-stack-traces", "show-progress"],
         Ignored(0, "`eyrie events last --follow` tells what happens"),
     ),
-    (&["rank-by", "ranks-by"], Refused(PLACES)),
+    (&["rank-by", "ranks-by", "cartofile", "ppr"], Refused(PLACES)),
+    (
+        &["bysocket", "bynuma", "byboard", "byl2cache", "byl3cache", "loadbalance"],
+        Refused("ranks go to hosts by -map-by slot or node; --rankfile says where each runs"),
+    ),
+    (&["soft", "arch"], Refused("give one number of ranks, -n 4, and name the hosts: --hosts a,b")),
+    (&["initial-errhandler"], Refused("call MPI_Comm_set_errhandler in the program")),
+    (&["add-host", "add-hostfile"], Refused("name all hosts at once; eyrie grow adds some later")),
+    (&["hosts-group"], Refused("name each host: -hosts n1,n2,n3")),
+    (&["skip-launch-node"], Refused("leave this machine out of the hosts: -hosts n1,n2,n3")),
+    (&["launch-agent"], Refused("--prefix DIR says where Eyrie is on the hosts: DIR/bin/eyrie")),
+    (&["umask"], Refused("set it in the shell before: umask 027")),
+    (
+        &["gtool", "gtoolfile", "trace", "check_mpi", "aps", "mps", "ilp64", "exec-agent"],
+        Refused(TOOLS),
+    ),
+    (&["xterm"], Refused("write it before the program: mpiexec -n 2 xterm -e ./a")),
+    (&["enable-x"], Refused("name a remote shell that does it: --rsh 'ssh -X'")),
+    (&["index-argv-by-rank"], Refused("ranks know their number: MPI_Comm_rank, $EYRIE_RANK")),
+    (&["set-cwd-to-session-dir"], Refused("say which folder: -wdir DIR")),
     (
         &["cpus-per-proc", "cpus-per-rank", "cpu-set", "cpu-list", "slot-list", "npersocket"],
         Refused(PLACES),
@@ -111,7 +156,6 @@ const TABLE: &[(&[&str], Means)] = &[
     (&["order-nodes", "membind", "nolocal"], Refused("name the hosts in their order with --hosts")),
     (
         &[
-            "output",
             "outfile-pattern",
             "errfile-pattern",
             "output-filename",
@@ -122,7 +166,7 @@ const TABLE: &[(&[&str], Means)] = &[
         Refused(BY_RANK),
     ),
     (
-        &["xml", "timestamp-output", "stream-buffering", "ordered-output"],
+        &["xml", "xml-file", "timestamp-output", "stream-buffering", "ordered-output"],
         Refused("take a tool for it: eyrie run -l ./a | ts"),
     ),
     (&["prepend-pattern"], Refused("-l begins each line with [rank]")),
@@ -136,12 +180,10 @@ const TABLE: &[(&[&str], Means)] = &[
     (&["path", "gpath"], Refused("give the program's path, or set PATH before the command")),
     (&["preload-binary", "preload-files", "s-preload"], Refused("copy the files before")),
     (
-        &["debug", "debugger", "tv", "ddt", "gdb", "dbg", "gdba"],
-        Refused(
-            "attach a debugger to the numbers that `eyrie status last` shows, or see eyrie \
-            replay --gdb",
-        ),
+        &["debug", "debugger", "tv", "ddt", "gdb", "dbg", "gdba", "stop-on-exec", "stop-in-init"],
+        Refused(DEBUGGER),
     ),
+    (&["stop-in-app"], Refused(DEBUGGER)),
     (
         &["ckpoint-interval", "ckpoint-prefix", "ckpoint-num", "ckpointlib"],
         Refused("Eyrie checkpoints by itself: see --ckpt-every"),
@@ -155,7 +197,9 @@ const TABLE: &[(&[&str], Means)] = &[
             "ompi-server",
             "personality",
             "server",
+            "server-wait-time",
             "singleton",
+            "wait-for-server",
         ],
         Refused("there is nothing like it here: leave it out"),
     ),
@@ -191,6 +235,11 @@ usage: mpiexec [OPTIONS] PROGRAM [ARGS]...
        mpiexec [OPTIONS] -n 1 PROGRAM [ARGS]... : -n 3 PROGRAM [ARGS]...
        mpiexec -configfile FILE        (a program a line; also --app FILE)
 
+Examples:
+  mpiexec -n 4 ./heat 4000
+  mpiexec -hosts node1:4,node2:4 -n 8 -genv OMP_NUM_THREADS 2 ./heat 4000
+  mpirun -np 4 --hostfile hosts --output tag python3 train.py
+
 Options as of MPICH and of Open MPI, each with one dash or with two:
   -n, -np N                 ranks of the program
   -hosts, -host, -H LIST    hosts: a,b:4 (4: at most so many ranks there)
@@ -201,7 +250,7 @@ Options as of MPICH and of Open MPI, each with one dash or with two:
   -genv NAME VALUE, -env NAME VALUE, -x NAME[=VALUE]
                             variables of all programs, of this one (-env)
   -wdir, -wd DIR            where the program is started
-  -l, -prepend-rank, -tag-output     every line of output begins with [rank]
+  -l, -prepend-rank, --output tag    every line of output begins with [rank]
   -v                        tells what happens
   -h, -V                    this help, the version
 

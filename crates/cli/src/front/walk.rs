@@ -203,7 +203,11 @@ impl Walk<'_> {
             }
             (Some((Means::Help, _)), None) => self.pass("--help".into(), false),
             (Some((Means::Version, _)), _) => return Ok(Some(Asked::Version)),
-            (_, Some(follows)) => self.pass(word, follows),
+            (Some((Means::IsWith("--prefix"), value)), _) if self.mode == Mode::Mpiexec => {
+                self.prefix(text, value)?;
+            }
+            (_, Some(false)) => self.once(word),
+            (_, Some(true)) => self.pass(word, true),
             (Some((means, value)), None) => self.means(means, text, value)?,
             (None, None) => self.unknown(word, text)?,
         }
@@ -212,12 +216,20 @@ impl Walk<'_> {
 
     fn unknown(&mut self, word: OsString, text: &str) -> Result<(), String> {
         if let Some(follows) = self.known.letters(text) {
-            // The number of ranks of a program, with its letter: -n4.
+            // The number of ranks of a program, with its letter: -n4. Other words with that letter
+            // are options of somebody's: -nofork.
             match text.strip_prefix("-n").filter(|n| !n.is_empty() && self.mode != Mode::Own) {
-                Some(count) => self.ranks("-n", Some(count))?,
-                None => self.pass(word, follows),
+                None => {
+                    self.pass(word, follows);
+                    return Ok(());
+                }
+                Some(rest) => {
+                    let count = rest.strip_prefix('p').unwrap_or(rest);
+                    if count.starts_with(|c: char| c.is_ascii_digit()) {
+                        return self.ranks("-n", Some(count));
+                    }
+                }
             }
-            return Ok(());
         }
         if text == "-help" && self.mode == Mode::Own {
             self.pass("--help".into(), false);
@@ -259,7 +271,14 @@ impl Walk<'_> {
         let mut word = OsString::from(option);
         word.push("=");
         word.push(value);
-        self.pass(word, false);
+        self.once(word);
+    }
+
+    /// An option that others let one write again, as behind each `:`.
+    fn once(&mut self, word: OsString) {
+        if !self.job.options.contains(&word) {
+            self.pass(word, false);
+        }
     }
 
     fn means(&mut self, means: Means, text: &str, value: Option<&str>) -> Result<(), String> {
@@ -291,16 +310,17 @@ impl Walk<'_> {
             }
             Means::EnvAll | Means::Env => {
                 let variable = self.value(text, value)?;
-                let content = self.value(text, None)?;
+                let whole = variable.to_str().and_then(|word| word.split_once('='));
+                // NAME=VALUE in one word, as hydra takes it, too.
+                let (variable, content) = match whole {
+                    Some((variable, content)) => (variable.into(), content.into()),
+                    None => (variable, self.value(text, None)?),
+                };
                 self.set(name, means == Means::EnvAll, variable, content)?;
             }
             Means::Export => {
                 let word = self.value(text, value)?;
-                let word = word.to_string_lossy().into_owned();
-                // Without a value it is passed on anyway.
-                if let Some((variable, content)) = word.split_once('=') {
-                    self.set(name, true, variable.into(), content.into())?;
-                }
+                self.export(name, &word.to_string_lossy())?;
             }
             Means::Folder => self.part.folder = Some(self.value(text, value)?),
             Means::Programs => {
@@ -311,7 +331,15 @@ impl Walk<'_> {
             }
             // Where somebody has it; without it there is no such word to be silenced.
             Means::Is("--quiet") if self.known.follows("--quiet").is_none() => {}
-            Means::Is(option) => self.pass(option.into(), false),
+            Means::Is(option) => self.once(option.into()),
+            Means::Output => {
+                let how = self.value(text, value)?;
+                self.output(name, &how.to_string_lossy())?;
+            }
+            Means::WithFt => {
+                let how = self.value(text, value)?;
+                self.with_ft(name, &how.to_string_lossy())?;
+            }
             Means::IsWith(option) => {
                 let given = self.value(text, value)?;
                 self.add(option, given);
@@ -353,6 +381,14 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// A variable with its value; without one it is passed on anyway.
+    fn export(&mut self, option: &str, word: &str) -> Result<(), String> {
+        match word.split_once('=') {
+            Some((name, value)) => self.set(option, true, name.into(), value.into()),
+            None => Ok(()),
+        }
+    }
+
     fn hosts(&mut self, option: &str, which: OsString) -> Result<(), String> {
         match &self.job.hosts {
             Some(before) if *before == which => Ok(()),
@@ -375,7 +411,7 @@ impl Walk<'_> {
         let what = words.next().unwrap_or_default().to_ascii_lowercase();
         match what.as_str() {
             "" | "slot" | "core" | "hwthread" | "l1cache" | "l2cache" => {}
-            "node" => self.pass("--map=cyclic".into(), false),
+            "node" => self.once("--map=cyclic".into()),
             "socket" | "package" | "numa" | "l3cache" | "board" => self.note(format!(
                 "{option} {how}: ranks of a node stand in their order; --rankfile says where each \
                  runs"
@@ -402,12 +438,54 @@ impl Walk<'_> {
         }
         for word in words {
             match word.to_ascii_lowercase().as_str() {
-                "oversubscribe" => self.pass("--oversubscribe".into(), false),
-                "nooversubscribe" | "hwtcpus" | "corecpus" | "inherit" | "noinherit" => {}
+                "oversubscribe" => self.once("--oversubscribe".into()),
+                "pe=1" | "nooversubscribe" | "hwtcpus" | "corecpus" | "inherit" | "noinherit" => {}
                 _ => {
                     return Err(format!(
                         "{option} {how}: '{word}' is nothing that Eyrie does: --rankfile says on \
                          which processors each rank runs"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where Eyrie is on the hosts; where another MPI is says nothing here.
+    fn prefix(&mut self, text: &str, value: Option<&str>) -> Result<(), String> {
+        let folder = self.value(text, value)?;
+        let bin = Path::new(&folder).join("bin");
+        let others = ["orted", "prted", "ompi_info", "hydra_pmi_proxy", "mpichversion"];
+        if others.iter().any(|name| bin.join(name).exists()) && !bin.join("eyrie").exists() {
+            let folder = folder.display();
+            self.note(format!("--prefix is ignored: {folder} is where another MPI is"));
+        } else {
+            self.add("--prefix", folder);
+        }
+        Ok(())
+    }
+
+    /// Who handles it that a rank is lost.
+    fn with_ft(&mut self, option: &str, how: &str) -> Result<(), String> {
+        match how.to_ascii_lowercase().as_str() {
+            "ulfm" | "mpi" | "yes" | "true" | "1" => self.add("--on-failure", "report".into()),
+            "none" | "no" | "false" | "0" => {}
+            _ => return Err(format!("{option} {how}: write ulfm or none")),
+        }
+        Ok(())
+    }
+
+    /// How output is marked: all of Open MPI's tags are the rank here.
+    fn output(&mut self, option: &str, how: &str) -> Result<(), String> {
+        for word in how.split([',', ':']) {
+            match word.to_ascii_lowercase().as_str() {
+                "tag" | "tag-detailed" | "tag-fullname" | "rank" => self.once("--label".into()),
+                "" | "raw" | "nocopy" | "pattern" => {}
+                _ => {
+                    return Err(format!(
+                        "{option} {how}: '{word}' is nothing that Eyrie does: --output tag marks \
+                         lines with their rank; {}",
+                        table::BY_RANK
                     ));
                 }
             }

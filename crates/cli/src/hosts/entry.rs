@@ -88,7 +88,8 @@ pub fn read(text: &str) -> anyhow::Result<Vec<Entry>> {
 pub fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (number, line) in (1..).zip(content.lines()) {
-        let line = line.split('#').next().unwrap_or_default().replace(" = ", "=");
+        let line = line.trim_start_matches('\u{feff}').split('#').next().unwrap_or_default();
+        let line = close_up(line);
         let mut words = line.split_whitespace();
         let Some(name) = words.next() else { continue };
         let place = || format!("line {number}");
@@ -110,7 +111,15 @@ pub fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
             if word.starts_with("max_slots=") || word.starts_with("max-slots=") {
                 continue;
             }
-            let slots = word.strip_prefix("slots=").map(parse_slots);
+            if let Some(user) = of_any(word, &["user=", "username=", "user-name=", "user_name="]) {
+                if user.is_empty() || user.starts_with('-') || user.contains('@') {
+                    bail!("line {number}: '{word}' names no user");
+                }
+                entry.name = format!("{user}@{}", entry.name);
+                continue;
+            }
+            // `cpu=` is LAM's, `count=` and `cpus=` are Open MPI's.
+            let slots = of_any(word, &["slots=", "cpu=", "cpus=", "count="]).map(parse_slots);
             let Some(slots) = slots else {
                 bail!(
                     "line {number}: '{word}' is not known: write for example 'node7 slots=4 \
@@ -122,6 +131,22 @@ pub fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
         entries.push(entry);
     }
     Ok(entries)
+}
+
+/// What stands behind one of these.
+fn of_any<'a>(word: &'a str, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| word.strip_prefix(name))
+}
+
+/// Without blanks around `=`.
+fn close_up(line: &str) -> String {
+    let parts: Vec<&str> = line.split('=').collect();
+    let last = parts.len() - 1;
+    let close = |(at, part): (usize, &&str)| {
+        let part = if at > 0 { part.trim_start() } else { part };
+        String::from(if at < last { part.trim_end() } else { part })
+    };
+    parts.iter().enumerate().map(close).collect::<Vec<_>>().join("=")
 }
 
 /// `host`, `host:slots`, `[address]:slots`; an address of IPv6 with no slots needs no brackets.
@@ -137,6 +162,9 @@ fn parse_entry(word: &str) -> anyhow::Result<Entry> {
     let odd = |c: char| c.is_whitespace() || c.is_control();
     if name.is_empty() || name.starts_with('-') || name.contains(odd) {
         bail!("'{word}' is no host: write for example 'node7' or 'node7:4'");
+    }
+    if name.contains(['[', ']', ',']) {
+        bail!("'{word}' is several hosts: write each (scontrol show hostnames '{word}')");
     }
     let slots = slots.map(parse_slots).transpose()?;
     Ok(Entry::of(name.to_string(), slots))

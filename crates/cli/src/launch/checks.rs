@@ -3,6 +3,7 @@
 //! Kept true: `eyrie run` and `eyrie join` refuse the same, with one line, before a rank runs.
 
 use crate::config::defaults::OptionConflict;
+use crate::front::parts;
 use crate::launch::spec::has_parity;
 use crate::options::run::Run;
 use eyrie_control::{CheckpointPolicy, Dedup, Fallback, Transport};
@@ -28,6 +29,16 @@ fn refuse(text: impl Into<String>) -> Result<(), Failure> {
 /// Refuses what is for jobs of another kind.
 pub fn refuse_elsewhere(text: String) -> Result<(), Failure> {
     Err(Failure::new(USAGE, OptionConflict { text, elsewhere: true }))
+}
+
+/// Refuses routers of a job without nodes.
+pub fn routed(routers: u32, nodes: u32) -> Result<(), Failure> {
+    if routers > 0 && nodes == 0 {
+        return refuse(
+            "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts",
+        );
+    }
+    Ok(())
 }
 
 /// Refuses what does not go together wherever the ranks are.
@@ -91,6 +102,27 @@ fn failures(run: &Run) -> Result<(), Failure> {
     }
     if run.limits.failures.failure_grace.is_some() && !reports {
         return refuse("--failure-grace is for --on-failure report: give it, too");
+    }
+    if run.placement.spare_ranks.is_none() {
+        return Ok(());
+    }
+    if !reports {
+        return refuse(
+            "--spare-ranks take the place of ranks that do not come back: give --on-failure \
+             report, too, or --spares, nodes that take lost ranks",
+        );
+    }
+    if run.placement.spares == Some(0) {
+        return refuse("--spare-ranks are on spare nodes: leave --spares 0 out");
+    }
+    if run.placement.rankfile.is_some() {
+        return refuse(
+            "--spare-ranks are behind all ranks that are laid out: leave --rankfile out",
+        );
+    }
+    let several = parts::parts_of(&run.command).is_some_and(|parts| parts.len() > 1);
+    if several {
+        return refuse("--spare-ranks run the job's program, and it has several: leave it out");
     }
     Ok(())
 }
@@ -220,6 +252,11 @@ mod tests {
         assert_eq!(told(check, &["--on-failure", "report", "--ft", "none"]), ["", ""]);
         refused(check, &[&report[..], &["--vault", "rs:4+2"]].concat(), "leave one out");
         refused(check, &["--failure-grace", "9"], "--failure-grace is for --on-failure report");
+        refused(check, &["--spare-ranks", "2"], "give --on-failure report, too");
+        let spare = [&report[..], &["--spare-ranks", "2"]].concat();
+        assert_eq!(told(check, &spare), ["", ""]);
+        refused(check, &[&spare[..], &["--spares", "0"]].concat(), "leave --spares 0 out");
+        refused(check, &[&spare[..], &["--rankfile", "f"]].concat(), "leave --rankfile out");
         refused(check, &["--routers", "2"], "--routers is for --ft routed");
         for ft in ["none", "coordinated", "node", "cluster", "routed"] {
             let every = |number| ["--ft", ft, "--fallback-every", number];

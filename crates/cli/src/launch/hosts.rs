@@ -7,6 +7,7 @@ use crate::hosts::address::{addresses, outer};
 use crate::hosts::entry::{Entry, all_or_none, joining, merge, read};
 use crate::launch::rankfile::RankFile;
 use crate::options::hosts::HostOptions;
+use crate::show::text::count;
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_launcher::remote_node::{DEFAULT_SHELL, is_here};
@@ -198,9 +199,9 @@ fn lay_out(wish: &HostRequest<'_>, entries: &[Entry]) -> anyhow::Result<(u32, Ve
     }
     let homes = placement::lay_out(ranks, &room, wish.map, oversubscribe).ok_or_else(|| {
         let all: u32 = room.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
+        let (all, ranks) = (count(all.into(), "slot"), count(ranks.into(), "rank"));
         anyhow!(
-            "the hosts have {all} slots for {ranks} ranks: name more hosts or slots, or give \
-             --oversubscribe"
+            "the hosts have {all} for {ranks}: name more hosts or slots, or give --oversubscribe"
         )
     })?;
     Ok((nodes as u32, homes))
@@ -229,6 +230,9 @@ mod tests {
         assert_eq!(file, [entry("node1", 4), entry("node2", None), entry("node3", 2)]);
         let open = parse_file("node1 slots = 4 max_slots=8\nnode1 max-slots=9\n").unwrap();
         assert_eq!(open, [entry("node1", 4), entry("node1", None)]);
+        let odd = "\u{feff}node1 slots= 4\r\n\tnode2\tcpu=2\n  node3 count =3 user = joe\r\n";
+        let odd = parse_file(odd).unwrap();
+        assert_eq!(odd, [entry("node1", 4), entry("node2", 2), entry("joe@node3", 3)]);
     }
 
     #[test]
@@ -251,6 +255,16 @@ mod tests {
         for bad in ["", "a,,b", "a:0", "a:x", "-oProxyCommand=x", "[::1]:", ":4"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+        for (line, told) in [
+            ("node[1-4]", "scontrol show hostnames 'node[1-4]'"),
+            ("a,b slots=2", "several hosts"),
+            ("a user=-oProxyCommand=x", "names no user"),
+            ("a ifhn=ib0", "'ifhn=ib0' is not known"),
+        ] {
+            let error = format!("{:#}", parse_file(line).unwrap_err());
+            assert!(error.contains(told), "{line}: {error}");
+        }
+        assert!(format!("{:#}", read("node[1-4]:2").unwrap_err()).contains("scontrol"));
         let error = format!("{:#}", parse_file("a\nb cores=2\n").unwrap_err());
         assert!(error.contains("line 2: 'cores=2'"), "{error}");
         let error = format!("{:#}", parse_file("a slots=two\n").unwrap_err());

@@ -13,5 +13,6 @@ pub mod rankfile;
 pub mod risks;
 pub mod room;
 pub mod sender;
+pub mod spare_ranks;
 pub mod spawn;
 pub mod spec;

@@ -128,8 +128,10 @@ fn own_path(run: &Run) -> OsString {
 }
 
 /// Makes the room in a job that is described without it. Its ranks are laid out one on each node in
-/// turn, from the last on; those of the world are where they would be without them.
-pub fn make(run: &Run, map: Map, spec: &mut JobSpec) {
+/// turn, from the last on; those of the world are where they would be without them. Where the last
+/// nodes are there for ranks that take the place of others (`spare_nodes`), the places are on these
+/// alone, and the keeper, which does not come back either, is not.
+pub fn make(run: &Run, map: Map, spare_nodes: u32, spec: &mut JobSpec) {
     let (ranks, nodes) = (spec.program.size, spec.placement.nodes);
     let Some(room) = wanted(run, ranks) else { return };
     let command = command(run, ranks, Some(room));
@@ -142,7 +144,9 @@ pub fn make(run: &Run, map: Map, spec: &mut JobSpec) {
     if spec.placement.homes.is_empty() {
         spec.placement.homes = Placement::new(ranks, nodes, 0, map).homes().to_vec();
     }
-    spec.placement.homes.extend((0..room.ranks).map(|n| nodes - 1 - n % nodes));
+    let (over, keeper) = (if spare_nodes > 0 { spare_nodes } else { nodes }, room.ranks - 1);
+    let home = |n: u32| if spare_nodes > 0 && n == keeper { 0 } else { nodes - 1 - n % over };
+    spec.placement.homes.extend((0..room.ranks).map(home));
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ pub fn parse_name(text: &str) -> Result<String, String> {
     if text.starts_with(['-', '.']) || text.contains('/') || text.chars().any(char::is_control) {
         return refuse("a name does not begin with - or ., and has no / and no line ends in it");
     }
+    if crate::show::text::plain(text) != text {
+        return refuse("a name has no letters that are not seen, or that turn the line around");
+    }
     if text.chars().count() > NAME_CHARS {
         return refuse("a name has 64 characters at most");
     }
@@ -46,7 +49,9 @@ mod tests {
             assert_eq!(parse_name(good), Ok(good.to_string()));
         }
         let long = "x".repeat(65);
-        for bad in ["", " ", "last", "all", "-x", ".x", "a/b", "a\nb", "\x1b[2J"] {
+        for bad in
+            ["", " ", "last", "all", "-x", ".x", "a/b", "a\nb", "\x1b[2J", "a\u{202e}b", "\u{200b}"]
+        {
             let why = parse_name(bad).unwrap_err();
             assert!(!why.contains('\x1b') && !why.contains('\n'), "{why}");
         }

@@ -56,6 +56,13 @@ pub struct PlacementOptions {
     /// file gives nodes; with --nodes they are its nodes in order [default: the first free spare]
     #[arg(long, value_name = "FILE")]
     pub topology: Option<PathBuf>,
+    /// K ranks more, the last of MPI_COMM_WORLD, that take the place of lost ones: the program says
+    /// how (--on-failure report). They are on the spare nodes (--spares), or on one more node if
+    /// none are named; of hosts on the last. The program knows them by the process set mpi://spares
+    /// and by the keys eyrie_spare and eyrie_spare_ranks of MPI_INFO_ENV
+    #[arg(long, value_name = "K")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub spare_ranks: Option<u32>,
     /// Room for N ranks that the program starts itself (MPI_Comm_spawn, MPI_Comm_spawn_multiple) in
     /// the course of the job, and for names of ports (0: for these alone) [default: the number of
     /// cores, from 16 to 64, if the program needs these functions, or is a script that has their

@@ -78,8 +78,10 @@ struct Recovery {
 /// Follows the events of a job.
 #[derive(Debug, Default)]
 pub struct RecoveryReporter {
-    /// Ranks that were seen, and on which node.
+    /// Ranks that were seen and have not ended, and on which node.
     homes: BTreeMap<u32, Option<u32>>,
+    /// How many ranks were seen.
+    size: usize,
     /// Ranks that were killed on request, and when: of which no death was told yet.
     doomed: BTreeMap<u32, Duration>,
     open: Option<Recovery>,
@@ -93,6 +95,7 @@ impl RecoveryReporter {
         match (event.event, event.rank) {
             (EventKind::Started | EventKind::Restored, Some(rank)) => {
                 self.homes.insert(rank, event.node);
+                self.size = self.size.max(rank as usize + 1);
                 self.set(rank, event.ms, State::Runs(now));
             }
             (EventKind::Replaying, Some(rank)) => self.set(rank, event.ms, State::Repeats),
@@ -247,7 +250,7 @@ impl RecoveryReporter {
     fn over(&mut self) -> Option<String> {
         let none_follows = self.doomed.is_empty();
         let open = self.open.take_if(|open| open.away.is_empty() && none_follows)?;
-        open.recovered(self.homes.len())
+        open.recovered(self.size)
     }
 }
 

@@ -1,4 +1,5 @@
-//! `eyrie status` on one screen: 80 columns, 24 lines, however many ranks and nodes there are.
+//! `eyrie status` on one screen: 80 columns, 24 lines with the next prompt, however many ranks and
+//! nodes there are.
 //!
 //! Kept true: ranks and nodes in the same state share a line, the worst first; no line is longer
 //! than the screen is wide; what a program or a user named cannot steer the terminal. Details are
@@ -13,8 +14,9 @@ use std::fmt::Write as _;
 
 /// A screen.
 const WIDTH: usize = 80;
-/// Most lines of groups of ranks, and of nodes.
-const RANK_GROUPS: usize = 8;
+/// The last line of a terminal is the next prompt's.
+const HEIGHT: usize = 23;
+/// Most lines of groups of nodes.
 const NODE_GROUPS: usize = 4;
 /// Most columns of a list of ranks.
 const LIST: usize = 22;
@@ -85,9 +87,16 @@ pub fn status(job: &JobStatus, ended_unix_ms: Option<u64>, colour: bool) -> Stri
         screen.line(&line);
     }
     if !over {
-        rank_groups(&mut screen, job);
-        node_groups(&mut screen, job);
-        troubles(&mut screen, job);
+        let (nodes, troubles) = (node_groups(job), troubles(job));
+        // Ranks have what is left.
+        let used = screen.text.lines().count() + nodes.len() + troubles.len();
+        rank_groups(&mut screen, job, HEIGHT.saturating_sub(used + 1));
+        for (line, word) in nodes {
+            screen.coloured(&line, &word, YELLOW);
+        }
+        for (line, word) in troubles {
+            screen.coloured(&line, &word, RED);
+        }
     }
     screen.text
 }
@@ -157,29 +166,42 @@ pub fn rank_order(rank: &RankStatus) -> usize {
     }
 }
 
-fn rank_groups(screen: &mut Screen, job: &JobStatus) {
+/// A line with the word of it that is coloured, which may be empty.
+type Marked = (String, String);
+
+/// In so many lines below the heading.
+fn rank_groups(screen: &mut Screen, job: &JobStatus, room: usize) {
     let mut groups: BTreeMap<(usize, &str), Vec<&RankStatus>> = BTreeMap::new();
     for rank in &job.ranks {
         groups.entry((rank_order(rank), &rank.state)).or_default().push(rank);
     }
     screen.line(&format!("{:<LIST$}  {:<19}  {:<21}  LOG", "RANKS", "STATE", "CHECKPOINT"));
     let bad = |order: usize| order <= 3;
-    for ((order, state), group) in groups.iter().take(RANK_GROUPS) {
+    let why =
+        |r: &&RankStatus| r.not_back_reason.clone().or_else(|| r.no_checkpoint_reason.clone());
+    let (mut left, mut shown) = (room, 0);
+    for ((order, state), group) in &groups {
+        let why = group.iter().find_map(why);
+        // The last line may have to tell of others.
+        let others = usize::from(shown + 1 < groups.len());
+        let lines = 1 + usize::from(why.is_some());
+        if lines + others > left {
+            break;
+        }
+        (left, shown) = (left - lines, shown + 1);
         let list = some(group.iter().map(|r| r.rank), LIST);
         let log = group.iter().map(|r| r.log_used_bytes).max().map_or_else(String::new, bytes);
         let line = format!("{list:<LIST$}  {state:<19}  {:<21}  {log}", checkpoints(group));
         let colour = if bad(*order) { RED } else { YELLOW };
         let calm = ["running", "waiting", "finalized", "exited"].contains(state);
         screen.coloured(&line, if calm && !bad(*order) { "" } else { state }, colour);
-        let why =
-            |r: &&RankStatus| r.not_back_reason.clone().or_else(|| r.no_checkpoint_reason.clone());
-        if let Some(why) = group.iter().find_map(why) {
+        if let Some(why) = why {
             screen.line(&format!("  {}", why.lines().next().unwrap_or_default()));
         }
     }
-    let rest: usize = groups.values().skip(RANK_GROUPS).map(Vec::len).sum();
+    let rest: usize = groups.values().skip(shown).map(Vec::len).sum();
     if rest > 0 {
-        screen.line(&format!("... and {rest} ranks in other states (-v)"));
+        screen.line(&format!("... and {} in other states (-v)", count(rest as u64, "rank")));
     }
 }
 
@@ -219,25 +241,32 @@ pub fn node_order(node: &NodeStatus) -> usize {
     order.iter().position(|s| *s == node.state).unwrap_or(0)
 }
 
-fn node_groups(screen: &mut Screen, job: &JobStatus) {
+fn node_groups(job: &JobStatus) -> Vec<Marked> {
     let mut groups: BTreeMap<usize, Vec<&NodeStatus>> = BTreeMap::new();
     for node in &job.nodes {
         groups.entry(node_order(node)).or_default().push(node);
     }
+    let mut lines = Vec::new();
     if !groups.is_empty() {
-        screen.line(&format!("{:<LIST$}  {:<19}  RANKS", "NODES", "STATE"));
+        lines.push((format!("{:<LIST$}  {:<19}  RANKS", "NODES", "STATE"), String::new()));
     }
     for group in groups.values().take(NODE_GROUPS) {
         let list = some(group.iter().map(|n| n.node), LIST);
         let on: usize = group.iter().map(|n| n.ranks.len()).sum();
         let state = group.first().map_or("", |n| n.state.as_str());
         let word = if ["live", "spare", "router"].contains(&state) { "" } else { state };
-        screen.coloured(&format!("{list:<LIST$}  {state:<19}  {on}"), word, YELLOW);
+        lines.push((format!("{list:<LIST$}  {state:<19}  {on}"), word.to_string()));
     }
+    let rest: usize = groups.values().skip(NODE_GROUPS).map(Vec::len).sum();
+    if rest > 0 {
+        let text = format!("... and {} in other states (-v)", count(rest as u64, "node"));
+        lines.push((text, String::new()));
+    }
+    lines
 }
 
 /// What is to be known besides, in a line each.
-fn troubles(screen: &mut Screen, job: &JobStatus) {
+fn troubles(job: &JobStatus) -> Vec<Marked> {
     let mut lines = Vec::new();
     if let Some(away) = job.ha.as_ref().and_then(|ha| ha.away.as_ref()) {
         lines.push(format!("the controller's decisions wait for etcd: {away}"));
@@ -250,9 +279,6 @@ fn troubles(screen: &mut Screen, job: &JobStatus) {
     if unreached > 0 {
         lines.push(format!("{unreached} links between nodes are missed"));
     }
-    for line in &lines {
-        screen.coloured(line, line, RED);
-    }
     let reason = |r: &RankStatus| r.not_back_reason.is_some() || r.no_checkpoint_reason.is_some();
     let troubled = job.ranks.iter().any(reason) || job.unprotected_reason.is_some();
     let why = if troubled || !lines.is_empty() {
@@ -260,7 +286,10 @@ fn troubles(screen: &mut Screen, job: &JobStatus) {
     } else {
         String::new()
     };
-    screen.line(&format!("{why}details: eyrie status {} -v", job.job));
+    let whole = |line: String| (cut(&line, WIDTH), cut(&line, WIDTH));
+    let mut lines: Vec<Marked> = lines.into_iter().map(whole).collect();
+    lines.push((format!("{why}details: eyrie status {} -v", job.job), String::new()));
+    lines
 }
 
 #[cfg(test)]

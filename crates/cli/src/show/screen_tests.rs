@@ -53,10 +53,70 @@ pub fn job(ranks: Vec<RankStatus>) -> JobStatus {
     JobStatus { ranks, ..serde_json::from_value(text).unwrap() }
 }
 
+/// A job of 4,096 ranks on 1,024 nodes, in all states that there are, with many troubles.
+pub fn large() -> JobStatus {
+    let states = [
+        "running",
+        "waiting",
+        "checkpointing",
+        "replaying",
+        "starting",
+        "finalized",
+        "exited",
+        "dead",
+        "recovering",
+        "waits-for-log-space",
+        "swapped-out",
+        "suspended",
+        "of a newer Eyrie",
+    ];
+    let state = |r: u32| states[(r * 7 % 101) as usize % states.len()];
+    let mut it = job((0..4096).map(|r| rank(r, state(r))).collect());
+    it.name = Some("計算流体力学-".to_string() + &"x".repeat(50));
+    it.args = vec!["arg\x1b[2J".repeat(100)];
+    for (n, r) in (0u32..).zip(&mut it.ranks) {
+        r.node = n / 4;
+        let age = u64::from(n) * 3_600_000;
+        match n % 5 {
+            0 => r.checkpoint = None,
+            _ => r.checkpoint.as_mut().unwrap().age_ms = age,
+        }
+        r.no_checkpoint_reason = (n % 17 == 0).then(|| format!("no partner, for the {n}th time"));
+        r.not_back_reason = (n % 23 == 0).then(|| "no node has room\nfor it".repeat(9));
+    }
+    let nodes = ["live", "lost", "awaited", "joining", "leaving", "left", "spare", "router"];
+    let node = |n: u32| {
+        let ranks: Vec<u32> = (n * 4..n * 4 + 4).collect();
+        let state = if n < 12 { "live" } else { nodes[(n * 5 % 31) as usize % nodes.len()] };
+        serde_json::json!({
+            "node": n, "pid": 7, "state": state, "epoch": 1, "ranks": ranks, "address": null,
+            "host": format!("node{n:04}.of-a-cluster.example"), "routes": null, "logged_bytes": 0,
+            "transport": null, "libfabric_connections": 0, "pauses": 0, "paused_ms": 0.0,
+            "strangers": 0, "fenced": 0, "malformed": 0,
+        })
+    };
+    it.nodes = (0..1024).map(|n| serde_json::from_value(node(n)).unwrap()).collect();
+    let other = |to: u32| {
+        let link = serde_json::json!({ "node": to, "for_ms": 9000, "why": "no route to host" });
+        serde_json::from_value(link).unwrap()
+    };
+    it.nodes[0].unreached = (1..1024).map(other).collect();
+    it.nodes[1..12].iter_mut().for_each(|node| node.unreached = vec![other(0)]);
+    it.unprotected_reason = Some("the log of rank 7 is full ".repeat(9));
+    it.output_differences = 12;
+    it.recoveries = 123_456;
+    it
+}
+
+fn columns(line: &str) -> usize {
+    crate::show::text::width(line)
+}
+
 fn screen(job: &JobStatus) -> String {
     let text = status(job, None, false);
-    assert!(text.lines().count() <= 24, "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // With the prompt behind it.
+    assert!(text.lines().count() <= 23, "{text}");
+    assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
     // When it began depends on the time zone.
     text.lines().filter(|line| !line.starts_with("begun")).map(|line| format!("{line}\n")).collect()
 }
@@ -94,6 +154,24 @@ fn thousands_fit_with_the_worst_first() {
     assert_eq!(lines[6], "  no node has room");
     assert!(lines[8].starts_with("  it has a ?[31mdevice"), "{text}");
     assert!(text.contains(",.. (") && text.contains("eyrie explain k7mq"), "{text}");
+}
+
+#[test]
+fn whatever_happens_to_a_large_job_it_is_one_screen_with_the_worst_first() {
+    let text = screen(&large());
+    let lines: Vec<&str> = text.lines().collect();
+    // As many states have a reason as there is room for; what is not shown is told.
+    let at = |start: &str| lines.iter().position(|l| l.starts_with(start)).unwrap();
+    assert_eq!(at("RANKS"), 4, "{text}");
+    assert!(lines[6].starts_with("  no node has room"), "{text}");
+    let more = lines.iter().filter(|l| l.ends_with("in other states (-v)"));
+    assert_eq!(more.count(), 2, "{text}");
+    assert!(lines[at("NODES") + 1].contains("  lost  "), "{text}");
+    assert!(text.contains("1034 links between nodes are missed\n"), "{text}");
+    assert!(
+        lines.last().unwrap().starts_with("why, and what to do: eyrie explain k7mq; "),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! How things look in the terminal.
 
-use crate::show::text::cut;
+use crate::show::text::{cut, pad, width};
 use eyrie_control::status::{VaultRound, VaultScrub, VaultUnguarded};
 use eyrie_control::{Event, FallbackStatus, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
@@ -35,11 +35,11 @@ pub fn event_line(event: &Event) -> String {
 /// Rows with columns of equal width; the last column is as wide as it likes.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| rows.iter().filter_map(|r| Some(r.get(c)?.chars().count())).max();
-    let widths: Vec<usize> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
+    let widest = |c: usize| rows.iter().filter_map(|r| Some(width(r.get(c)?))).max();
+    let widths: Vec<usize> = (0..columns).map(|c| widest(c).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, w)| format!("{cell:<w$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, w)| pad(cell, *w));
         let line = cells.collect::<Vec<_>>().join("  ");
         text.push_str(line.trim_end());
         text.push('\n');
@@ -48,10 +48,10 @@ pub fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// The same within `WIDTH` columns: the last one is cut off, to `LEAST` at least.
-fn narrow_table(mut rows: Vec<Vec<String>>) -> String {
+pub fn narrow_table(mut rows: Vec<Vec<String>>) -> String {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |c: usize| rows.iter().filter_map(|r| Some(r.get(c)?.chars().count())).max();
-    let used: usize = (0..columns.saturating_sub(1)).map(|c| width(c).unwrap_or(0) + 2).sum();
+    let widest = |c: usize| rows.iter().filter_map(|r| Some(width(r.get(c)?))).max();
+    let used: usize = (0..columns.saturating_sub(1)).map(|c| widest(c).unwrap_or(0) + 2).sum();
     let left = WIDTH.saturating_sub(used).max(LEAST);
     for cell in rows.iter_mut().filter_map(|row| row.get_mut(columns - 1)) {
         *cell = cut(cell, left);

@@ -54,7 +54,8 @@ impl Job {
         let ready =
             |r: &crate::Rank| !r.gone && r.proc.is_some() && r.starting.is_none() && !held(r);
         let placed = self.recovery.planner.as_ref().is_some_and(Planner::placed);
-        if !placed || !self.ranks.all.iter().all(ready) {
+        let reached = self.nodes.are_reached(0..self.size());
+        if !placed || !reached || !self.ranks.all.iter().all(ready) {
             return;
         }
         self.bring_coordinated();

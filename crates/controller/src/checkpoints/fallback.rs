@@ -195,7 +195,7 @@ impl Job {
         let due = self.has_snapshots() && wanted;
         let runs = |r: &crate::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
         let all = self.ranks.all.iter().all(runs) && self.ranks.live_ranks().next().is_some();
-        let all = all && self.can_take_snapshot();
+        let all = all && self.can_take_snapshot() && self.nodes.are_reached(0..self.size());
         if !due || !all || !self.checkpoints.scheduler.is_due(now) {
             return false;
         }

@@ -146,7 +146,12 @@ impl Job {
 
     /// How a rank's part of a set came out.
     pub(crate) fn take_part(&mut self, of: SetOf, rank: u32, result: &CheckpointResult) {
+        let by_themselves = self.checkpoints.units.partition().stay_on_a_node();
+        let waited = by_themselves || self.checkpoints.set(of).is_none_or(|set| set.is_told());
         let part = match result {
+            CheckpointResult::Taken(_) if !waited => {
+                Err(format!("rank {rank} has not waited for the others"))
+            }
             CheckpointResult::Taken(_) => Ok(()),
             CheckpointResult::Failed { text, .. } | CheckpointResult::NoPartner(text) => {
                 Err(format!("rank {rank}: {text}"))

@@ -129,6 +129,7 @@ impl Job {
             r.proc.is_some() && r.starting.is_none() && r.capture.generation.is_none() && !r.falls
         };
         let all = ranks.iter().all(|r| ready(&self.ranks.all[*r as usize]));
+        let all = all && self.nodes.are_reached(ranks.iter().copied());
         let home = |rank: &u32| self.nodes.placement.home(*rank);
         let meets = |t: &Taking| ranks.iter().any(|rank| t.set.nodes().contains(&home(rank)));
         let busy = |t: &Taking| t.unit == unit || meets(t);

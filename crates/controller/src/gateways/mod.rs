@@ -23,9 +23,6 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Least time for a gateway to say that it listens.
-const JOINING: Duration = Duration::from_secs(60);
-
 /// Those of a job.
 #[derive(Default)]
 pub(crate) struct Gateways {
@@ -184,7 +181,7 @@ impl Job {
 
     fn joining_limit(&self) -> Duration {
         let hosts = self.spec.placement.hosts.as_ref().map_or(0, |h| h.join_ms);
-        Duration::from_millis(hosts).max(JOINING)
+        Duration::from_millis(hosts.max(self.spec.timing.intervals.limits.gateway_start_ms))
     }
 
     /// A gateway says something, or has said nothing for too long.

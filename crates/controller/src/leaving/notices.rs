@@ -21,8 +21,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long other nodes' notices are waited for, and between two attempts.
-const SETTLE: Duration = Duration::from_secs(1);
 /// Of the time that there is, what a node needs to end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -75,7 +73,8 @@ impl Job {
         if std::mem::replace(&mut self.leaving.notices.armed, true) {
             return;
         }
-        self.arm(SETTLE.min(self.grace() / 4), Timer::Notices);
+        let settle = Duration::from_millis(self.spec.timing.intervals.grace.notices_ms);
+        self.arm(settle.min(self.grace() / 4), Timer::Notices);
     }
 
     fn grace(&self) -> Duration {

@@ -14,12 +14,12 @@ use eyrie_control::node::Unreached;
 use eyrie_control::status::UnreachedStatus;
 use eyrie_protocol::connectivity::{Missed, gives_way};
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::timing::{Detector, seconds};
+use eyrie_protocol::timing::{Detector, Limits, seconds};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What was not told again for so long is over, or its end was lost: an attempt takes 5 s.
-const STALE: Duration = Duration::from_secs(12);
+/// What was not told again for two attempts, and so long, is over, or its end was lost.
+const SLACK_MS: u64 = 2_000;
 /// Most links of which there is a line; of all there are events.
 const MOST_LINES: u32 = 8;
 
@@ -45,8 +45,8 @@ impl Entry {
         self.for_ms.min(detector.told_ms() + passed.as_millis() as u64)
     }
 
-    fn is_stale(&self, clock: Now) -> bool {
-        self.heard.elapsed(clock) > STALE
+    fn is_stale(&self, limits: &Limits, clock: Now) -> bool {
+        self.heard.elapsed(clock) > Duration::from_millis(2 * limits.connect_ms + SLACK_MS)
     }
 }
 
@@ -71,7 +71,7 @@ impl Nodes {
 impl Job {
     /// A node does not reach another one, or does again.
     pub(crate) fn unreached(&mut self, from: u32, said: Unreached) {
-        let clock = self.clock.now();
+        let (clock, limits) = (self.clock.now(), self.spec.timing.intervals.limits);
         let (to, epoch) = said.to;
         let ends = [(from, said.epoch), (to, epoch)];
         let current = |(node, epoch): (u32, u64)| {
@@ -90,7 +90,13 @@ impl Job {
                     Some(at) => format!("at {at}: {}", said.why),
                     None => said.why,
                 };
-                match self.nodes.connectivity.missed.get_mut(&link).filter(|e| !e.is_stale(clock)) {
+                match self
+                    .nodes
+                    .connectivity
+                    .missed
+                    .get_mut(&link)
+                    .filter(|e| !e.is_stale(&limits, clock))
+                {
                     Some(entry) => (entry.heard, entry.for_ms, entry.why) = (now, for_ms, why),
                     None => {
                         self.tell_unreached(link, &why);
@@ -143,7 +149,8 @@ impl Job {
         {
             return;
         }
-        self.nodes.connectivity.missed.retain(|_, entry| !entry.is_stale(clock));
+        let limits = self.spec.timing.intervals.limits;
+        self.nodes.connectivity.missed.retain(|_, entry| !entry.is_stale(&limits, clock));
         let links = self.nodes.connectivity.missed.iter();
         let links: Vec<Missed> = links
             .map(|((from, to), entry)| {
@@ -169,9 +176,9 @@ impl Job {
 
     /// Whom a node does not reach, for `eyrie status`.
     pub(crate) fn unreached_status(&self, node: u32) -> Vec<UnreachedStatus> {
-        let clock = self.clock.now();
+        let (clock, limits) = (self.clock.now(), self.spec.timing.intervals.limits);
         let of = self.nodes.connectivity.missed.range((node, 0)..=(node, u32::MAX));
-        let now = of.filter(|(_, entry)| !entry.is_stale(clock));
+        let now = of.filter(|(_, entry)| !entry.is_stale(&limits, clock));
         now.map(|((_, to), entry)| UnreachedStatus {
             node: *to,
             for_ms: entry.for_ms + entry.heard.elapsed(clock).as_millis() as u64,

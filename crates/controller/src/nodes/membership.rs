@@ -47,6 +47,13 @@ impl Nodes {
         self.all.get(node as usize).is_none_or(|n| n.state == State::Lost)
     }
 
+    /// Whether the nodes of these ranks are connected. If they are to stand for each other, those
+    /// of the others would stand as long as one is awaited.
+    pub fn are_reached(&self, ranks: impl IntoIterator<Item = u32>) -> bool {
+        let home = |rank| &self.all[self.placement.home(rank) as usize];
+        ranks.into_iter().all(|rank| !home(rank).is_awaited())
+    }
+
     /// A node, in the incarnation that it is in now.
     pub fn member(&self, node: u32) -> Member {
         Member { node, epoch: self.all[node as usize].epoch }

@@ -30,7 +30,10 @@ impl Job {
         self.nodes.to_all(&ToNode::Failed { rank });
         self.plan(Input::RankDone { rank });
         self.plan(Input::RankReleased { rank });
-        if let Some(Some(grace)) = self.spec.protection.ft.report() {
+        self.tell_of_gone();
+        // Nobody need know of one that only waits for a program.
+        let first = self.spec.program.size - self.spec.program.room();
+        if let (true, Some(Some(grace))) = (rank < first, self.spec.protection.ft.report()) {
             let failures = self.recovery.failures.lost.len() as u32;
             self.arm(grace, Timer::Unhandled { rank, failures });
         }

@@ -26,7 +26,9 @@ impl Job {
     /// `elsewhere`: on another node, if that can be.
     pub(crate) fn recover_later(&mut self, rank: u32, pause: Duration, elsewhere: bool) {
         let clock = self.clock.now();
+        let longest = Duration::from_millis(self.spec.timing.intervals.retries.crash_pause_ms);
         let r = self.ranks.rank(rank);
+        let pause = pause.min(longest);
         r.coming_back.later = Some(Later { since: clock.moment(), pause });
         r.coming_back.elsewhere = elsewhere;
     }

@@ -16,14 +16,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Until the first new attempt; twice as long after each further one ...
+/// Until the first new attempt; twice as long after each further one, up to `start-pause`.
 const PAUSE: Duration = Duration::from_millis(100);
-/// ... but no longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Attempts to start from an image that may not be right, though each byte of it is.
 const ATTEMPTS: u32 = 3;
 /// Attempts at least where a file is not there that its process needs, is another, or is locked by
-/// somebody else: 12 s.
+/// somebody else: 12 s, unless `start-pause` is shorter.
 const FILE_ATTEMPTS: u32 = 8;
 /// Attempts to go on with a saved job on a machine that may be the wrong one.
 const RESTARTS: u32 = 3;
@@ -84,10 +82,10 @@ impl Retries {
     }
 
     /// How long until the next attempt; `None`: there is none to be made.
-    fn pause(&self, clock: Now) -> Option<Duration> {
+    fn pause(&self, longest: Duration, clock: Now) -> Option<Duration> {
         let since = self.last.filter(|_| self.waits.is_some())?.elapsed(clock);
         let doubled = PAUSE.saturating_mul(1 << self.count.saturating_sub(1).min(8));
-        let pause = if self.expedited { Duration::ZERO } else { doubled.min(LONGEST_PAUSE) };
+        let pause = if self.expedited { Duration::ZERO } else { doubled.min(longest) };
         Some(pause.saturating_sub(since))
     }
 }
@@ -143,20 +141,27 @@ impl Job {
         }
     }
 
+    fn longest_start_pause(&self) -> Duration {
+        Duration::from_millis(self.spec.timing.intervals.retries.start_pause_ms)
+    }
+
     /// How long until a rank is tried again.
     pub(crate) fn next_retry(&self) -> Duration {
-        let clock = self.clock.now();
+        let (longest, clock) = (self.longest_start_pause(), self.clock.now());
         if !self.recovery.monitor.running() {
             return Duration::MAX;
         }
-        let pauses = self.ranks.all.iter().filter_map(|r| r.coming_back.retries.pause(clock));
+        let pauses =
+            self.ranks.all.iter().filter_map(|r| r.coming_back.retries.pause(longest, clock));
         pauses.min().unwrap_or(Duration::MAX).max(Duration::from_millis(1))
     }
 
     /// Has the ranks brought back whose pause is over.
     pub(crate) fn tend_retries(&mut self) {
-        let clock = self.clock.now();
-        let due = |r: &crate::Rank| r.coming_back.retries.pause(clock).is_some_and(|p| p.is_zero());
+        let (longest, clock) = (self.longest_start_pause(), self.clock.now());
+        let due = |r: &crate::Rank| {
+            r.coming_back.retries.pause(longest, clock).is_some_and(|p| p.is_zero())
+        };
         let all: Vec<u32> =
             (0u32..).zip(&self.ranks.all).filter(|(_, r)| due(r)).map(|(n, _)| n).collect();
         for rank in all {
@@ -176,18 +181,18 @@ mod tests {
 
     #[test]
     fn attempts_are_paced() {
-        let clock = Now::of_test();
+        let (clock, longest) = (Now::of_test(), Duration::from_secs(10));
         let mut retries = Retries::default();
-        assert_eq!(retries.pause(clock), None);
+        assert_eq!(retries.pause(longest, clock), None);
         let at = Member { node: 1, epoch: 1 };
         retries.one_more(clock, 1, at, String::new());
-        assert!(retries.pause(clock).is_some_and(|p| p <= PAUSE));
+        assert!(retries.pause(longest, clock).is_some_and(|p| p <= PAUSE));
         (0..40).for_each(|_| retries.one_more(clock, 1, at, String::new()));
-        assert!(retries.pause(clock).is_some_and(|p| p > PAUSE && p <= LONGEST_PAUSE));
+        assert!(retries.pause(longest, clock).is_some_and(|p| p > PAUSE && p <= longest));
         retries.expedite();
-        assert_eq!(retries.pause(clock), Some(Duration::ZERO));
+        assert_eq!(retries.pause(longest, clock), Some(Duration::ZERO));
         retries.tried();
-        assert_eq!(retries.pause(clock), None);
+        assert_eq!(retries.pause(longest, clock), None);
     }
 
     #[test]

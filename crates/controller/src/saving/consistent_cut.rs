@@ -38,7 +38,9 @@ impl Job {
         let runs = |r: &crate::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let ready = |r: &crate::Rank| runs(r) && has_image(r);
         let placed = self.recovery.planner.as_ref().is_some_and(Planner::placed);
-        let all = placed && self.leaving.nodes.is_empty() && self.ranks.all.iter().all(ready);
+        let reached = self.nodes.are_reached(0..self.size());
+        let placed = placed && reached && self.leaving.nodes.is_empty();
+        let all = placed && self.ranks.all.iter().all(ready);
         if self.checkpoints.coordinated.is_some() || !self.may_flush(now) || !all {
             return false;
         }

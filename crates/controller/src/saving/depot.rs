@@ -14,9 +14,6 @@ use eyrie_state::saved_job::SavedJob;
 use std::io;
 use std::time::Duration;
 
-/// How long nodes wait until it is known what is in the store. It may not answer, or a state may be
-/// on its way there for hours.
-const SURVEYING: Duration = Duration::from_secs(10);
 /// What is known of the states of the job in an object store.
 #[derive(Default)]
 pub(crate) struct Depot {
@@ -46,7 +43,9 @@ impl Job {
             self.depot_failed(&error.to_string());
             return false;
         }
-        self.arm(SURVEYING, Timer::Survey { attempt });
+        // It may not answer, or a state may be on its way there for hours.
+        let limit = Duration::from_millis(self.spec.timing.intervals.limits.survey_ms);
+        self.arm(limit, Timer::Survey { attempt });
         true
     }
 

@@ -24,9 +24,6 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Events kept in memory for `eyrie events`.
 const KEPT_EVENTS: usize = 100_000;
 
-/// How long the nodes may take to say how their ranks are.
-const LOOK_LIMIT: Duration = Duration::from_secs(1);
-
 /// The events of a job, in memory and in its folder.
 pub struct EventLog {
     events: Vec<Event>,
@@ -413,7 +410,8 @@ impl Job {
         }
         let targets = self.recovery.topology.is_some() || !self.status.looks.curious.is_empty();
         self.nodes.to_all(&ToNode::Look { ask, targets });
-        self.arm(LOOK_LIMIT, Timer::Looks { ask });
+        let limit = Duration::from_millis(self.spec.timing.intervals.limits.answers_ms);
+        self.arm(limit, Timer::Looks { ask });
     }
 
     /// A node is gone and will not answer.

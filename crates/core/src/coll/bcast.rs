@@ -108,6 +108,14 @@ impl Machine {
         }
     }
 
+    /// Gives all of a communicator the bytes of its rank 0; all have as many.
+    pub(crate) fn bcast_bytes(&mut self, comm: &Rc<Comm>, bytes: &mut [u8]) -> Res<()> {
+        let (tag, byte) = (comm.next_tag(), self.types.get(BYTE)?);
+        let data = Data::new(bytes.as_mut_ptr(), bytes.len() as u64, &byte);
+        // SAFETY: `bytes` is borrowed until all of it has been sent or received.
+        unsafe { self.bcast_tree(comm, tag, data, 0) }
+    }
+
     /// Binomial tree.
     unsafe fn bcast_tree(&mut self, comm: &Rc<Comm>, tag: i32, data: Data, root: u32) -> Res<()> {
         let n = comm.size();

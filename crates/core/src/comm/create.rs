@@ -12,12 +12,14 @@
 
 use std::rc::Rc;
 
+use eyrie_ledger::door::Call;
+
 use super::{
     CONTEXTS, Comm, GROUP_TAG, Remote, TYPE_HW_GUIDED, TYPE_HW_UNGUIDED, TYPE_RESOURCE_GUIDED,
     TYPE_SHARED,
 };
 use crate::attr::AttrKind;
-use crate::consts::{COMM_NULL, UNDEFINED};
+use crate::consts::{COMM_NULL, SPARES, UNDEFINED};
 use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
 use crate::group::Group;
@@ -35,6 +37,8 @@ struct Vote {
 }
 
 const VOTE_BYTES: usize = 12;
+/// A colour that no program can give: that of the node which the rank is on.
+const BY_NODE: i32 = i32::MIN;
 
 impl Vote {
     fn bytes(self) -> [u8; VOTE_BYTES] {
@@ -156,6 +160,9 @@ impl Machine {
 
     /// One communicator per color, ordered by key, then by old rank.
     pub fn comm_split(&mut self, comm: Handle, color: i32, key: i32) -> Res<Handle> {
+        if color == BY_NODE {
+            return self.comms.get_ref(comm).and(Err(class::ARG));
+        }
         self.split_with(comm, color, key, Inherit::default())
     }
 
@@ -172,11 +179,12 @@ impl Machine {
         let info = self.infos.get_optional(info)?.cloned().unwrap_or_default();
         let shared = info.get(b"mpi_hw_resource_type") == Some(b"mpi_shared_memory");
         let color = match split_type {
-            TYPE_SHARED => self.node() as i32 & i32::MAX,
-            TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED if shared => self.node() as i32 & i32::MAX,
+            TYPE_SHARED => BY_NODE,
+            TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED if shared => BY_NODE,
             TYPE_RESOURCE_GUIDED => match info.get(b"mpi_pset_name") {
                 Some(b"mpi://WORLD") => 0,
                 Some(b"mpi://SELF") => me as i32,
+                Some(SPARES) if self.spare_ranks().contains(&self.comms.me) => 0,
                 _ => UNDEFINED,
             },
             // No finer resource is known, so there is no proper part to give.
@@ -194,10 +202,11 @@ impl Machine {
         inherit: Inherit,
     ) -> Res<Handle> {
         let comm = self.comms.get(comm)?;
-        if color < 0 && color != UNDEFINED {
+        if color < 0 && ![UNDEFINED, BY_NODE].contains(&color) {
             return Err(class::ARG);
         }
         if comm.is_inter() {
+            let color = if color == BY_NODE { self.node() as i32 & i32::MAX } else { color };
             return self.split_across(&comm, color, key);
         }
         let next_ctx = self.proposal()?;
@@ -205,12 +214,38 @@ impl Machine {
         let votes = self.exchange_votes(&comm, own)?;
         let greatest = votes.iter().map(|v| v.next_ctx).max().unwrap_or(own.next_ctx);
         let ctx = self.claim_context(greatest)?;
+        let by_node = votes.iter().any(|v| v.color == BY_NODE);
+        let nodes = if by_node { self.nodes_of(&comm)? } else { Vec::new() };
         if color == UNDEFINED {
             return Ok(COMM_NULL);
         }
-        let group = chosen(votes.iter().map(|v| (v.color, v.key)), color, &comm.group);
+        let node = |rank: usize| nodes[rank] as i32 & i32::MAX;
+        let color = if color == BY_NODE { node(comm.rank as usize) } else { color };
+        let of = |(rank, vote): (usize, &Vote)| match vote.color {
+            BY_NODE => (node(rank), vote.key),
+            given => (given, vote.key),
+        };
+        let group = chosen(votes.iter().enumerate().map(of), color, &comm.group);
         let group = Rc::new(Group::new(group, self.comms.me));
         self.comm_install(&comm, ctx, group, inherit)
+    }
+
+    /// The nodes of all ranks, as the first one sees them: what each says of itself may be of
+    /// moments between which some came back elsewhere.
+    fn nodes_of(&mut self, comm: &Rc<Comm>) -> Res<Vec<u32>> {
+        let mut bytes = vec![0; 4 * comm.size() as usize];
+        if comm.rank == 0 {
+            let node = |rank| self.endpoint.node_of(comm.world_rank(rank)).to_ne_bytes();
+            let seen = (0..comm.size()).flat_map(node).collect();
+            let seen = self.recorded(Call::Node, || Ok(seen))?;
+            if seen.len() != bytes.len() {
+                self.misreplayed(Call::Node);
+            }
+            bytes = seen;
+        }
+        self.bcast_bytes(comm, &mut bytes)?;
+        let word = |b: &[u8]| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]);
+        Ok(bytes.chunks_exact(4).map(word).collect())
     }
 
     /// Puts a communicator that this process belongs to into the table.

@@ -162,7 +162,9 @@ impl Machine {
     /// All ranks of the job, in a context that all have.
     pub(crate) fn everybody(&self, ctx: u32) -> Rc<Comm> {
         let (me, ranks) = self.world();
-        Rc::new(Comm::new(ctx, Rc::new(Group::new((0..ranks).collect(), me)), me))
+        let all = Comm::new(ctx, Rc::new(Group::new((0..ranks).collect(), me)), me);
+        all.set_apart();
+        Rc::new(all)
     }
 
     /// A group that has no communicator: its messages lie in a context that all have.

@@ -27,7 +27,7 @@ mod tests;
 pub use order::{Command, Order};
 pub use socket::HELLO_BYTES;
 pub use spawn::{Place, Wanted};
-pub use state::{APPNUM_VARIABLE, ROOM_VARIABLE, UNIVERSE_VARIABLE};
+pub use state::{APPNUM_VARIABLE, ROOM_VARIABLE, SPARES_VARIABLE, UNIVERSE_VARIABLE};
 
 use std::rc::Rc;
 

@@ -138,7 +138,11 @@ impl Machine {
                 }
                 continue;
             }
-            let words = self.recv_words(&all, from, ASK)?;
+            let words = match self.recv_words(&all, from, ASK) {
+                // Who asked is lost.
+                Err(class::PROC_FAILED) => continue,
+                words => words?,
+            };
             let (ask, rest) = words.split_first().ok_or(class::INTERN)?;
             let answer = match *ASKS.get(*ask as usize).ok_or(class::INTERN)? {
                 Ask::Start => self.start_programs(&mut keeper, from, rest)?,
@@ -155,7 +159,10 @@ impl Machine {
         if request.node.is_some() {
             nodes = self.nodes_of_all()?;
         }
-        let near = |place: u32| request.node.is_none_or(|node| nodes[place as usize] == node);
+        let lost = self.lost_for_good();
+        let near = |place: u32| {
+            !lost(place) && request.node.is_none_or(|node| nodes[place as usize] == node)
+        };
         let (orders, answer) = keeper.start(from, &request, near);
         for (place, order) in orders {
             self.send_words(&all, place, ORDER, &order.words())?;

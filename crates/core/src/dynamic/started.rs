@@ -39,6 +39,9 @@ impl Machine {
             self.attrs.set_started(started.appnum as i32, known.universe.unwrap_or(ranks));
         }
         self.comms.dynamic = Dynamic::of_job(known.job, room, number);
+        if started.is_none() && number == 0 {
+            self.comms.dynamic.spares = known.spares;
+        }
         if let Some(started) = started {
             self.enter();
             let parent = self.greet(&started);

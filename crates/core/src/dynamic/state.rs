@@ -19,6 +19,8 @@ pub(super) const LIBRARY_TAG: i32 = 1 << 30;
 pub const ROOM_VARIABLE: &str = "EYRIE_ROOM";
 /// `MPI_UNIVERSE_SIZE` of a job with room.
 pub const UNIVERSE_VARIABLE: &str = "EYRIE_UNIVERSE";
+/// How many of the ranks that a job begins with, the last ones, take the place of lost ones.
+pub const SPARES_VARIABLE: &str = "EYRIE_SPARE_RANKS";
 /// The number of the program among several that a job begins with.
 pub const APPNUM_VARIABLE: &str = "EYRIE_APPNUM";
 
@@ -49,6 +51,7 @@ pub(crate) struct Known {
     pub(super) room: Option<Room>,
     pub(super) appnum: u32,
     pub(super) universe: Option<u32>,
+    pub(super) spares: u32,
 }
 
 impl Known {
@@ -63,6 +66,7 @@ impl Known {
             room,
             appnum: number(APPNUM_VARIABLE).unwrap_or(0),
             universe: number(UNIVERSE_VARIABLE).filter(|_| room.is_some()),
+            spares: number(SPARES_VARIABLE).unwrap_or(0),
         }
     }
 }
@@ -72,9 +76,11 @@ pub(crate) struct Dynamic {
     /// The job as its ports name it: one of another job is refused.
     pub(super) job: String,
     /// The job has room for programs that are started later.
-    pub(super) room: Option<Room>,
+    pub(crate) room: Option<Room>,
     /// The inter-communicator with those who have started this program.
     pub(super) parent: Handle,
+    /// How many of the world, the last ones, take the place of others.
+    pub(crate) spares: u32,
     pub(super) ports: Ports,
 }
 
@@ -87,7 +93,7 @@ impl Default for Dynamic {
 impl Dynamic {
     /// Of the rank's program of that number.
     pub(super) fn of_job(job: String, room: Option<Room>, program: u32) -> Dynamic {
-        Dynamic { job, room, parent: COMM_NULL, ports: Ports::behind(program) }
+        Dynamic { job, room, parent: COMM_NULL, spares: 0, ports: Ports::behind(program) }
     }
 }
 

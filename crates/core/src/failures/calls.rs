@@ -7,9 +7,10 @@
 use std::rc::Rc;
 
 use super::agree::{Agreed, Then};
+use super::reach::Uniform;
 use crate::comm::{Comm, Inherit};
 use crate::consts::GROUP_EMPTY;
-use crate::error::{Res, class};
+use crate::error::{Class, Res, class};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::machine::Machine;
@@ -235,5 +236,73 @@ impl Machine {
     pub fn file_is_revoked(&mut self, file: Handle) -> Res<bool> {
         let comm = self.files.communicator(file)?;
         self.comm_is_revoked(comm)
+    }
+
+    /// Before data of a file is accessed, in which a call does not wait for others: it is not
+    /// revoked.
+    pub(crate) fn file_usable(&mut self, file: Handle) -> Res<()> {
+        self.heed_now_and_then();
+        let comm = self.files.communicator(file)?;
+        self.comms.get_ref(comm)?.usable()
+    }
+
+    /// The same of a collective access: nobody is lost who has to take part.
+    pub fn file_whole(&mut self, file: Handle) -> Res<()> {
+        self.heed_now_and_then();
+        let comm = self.files.communicator(file)?;
+        self.comms.get_ref(comm)?.whole()
+    }
+
+    /// After a collective call on a communicator: whether all members have come through, where that
+    /// is to be the same on all.
+    #[inline]
+    pub fn all_alike<T, E>(&mut self, comm: Handle, done: Result<T, E>) -> Result<T, E>
+    where
+        E: From<Class>,
+    {
+        match self.comms.get_ref(comm) {
+            Ok(c) if c.health.uniform.get() == Uniform::Coll => self.agree_on(comm, done),
+            _ => done,
+        }
+    }
+
+    /// The same after one that makes a communicator, which is freed if others have none.
+    #[inline]
+    pub fn all_alike_made<E>(&mut self, comm: Handle, made: Result<Handle, E>) -> Result<Handle, E>
+    where
+        E: From<Class>,
+    {
+        match self.comms.get_ref(comm) {
+            Ok(c) if c.health.uniform.get() >= Uniform::Create => {}
+            _ => return made,
+        }
+        let own = made.as_ref().ok().copied();
+        let agreed = self.agree_on(comm, made);
+        if let (Some(mut own), Err(_)) = (own, &agreed)
+            && self.comms.get_ref(own).is_ok()
+        {
+            // Nobody uses it.
+            let _ = self.comm_free(&mut own);
+        }
+        agreed
+    }
+
+    #[cold]
+    fn agree_on<T, E>(&mut self, comm: Handle, done: Result<T, E>) -> Result<T, E>
+    where
+        E: From<Class>,
+    {
+        if !self.endpoint.loses_for_good() {
+            return done;
+        }
+        let comm = self.comms.get(comm)?;
+        self.heed_failures();
+        let key = self.begin_agreement(&comm, u32::from(done.is_ok()), 0, None);
+        let agreed = self.await_agreement(key)?;
+        let value = done?;
+        if agreed.flag == 1 {
+            return Ok(value);
+        }
+        Err(if comm.usable().is_err() { class::REVOKED.into() } else { class::PROC_FAILED.into() })
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::agree;
 use crate::comm::{CONTROL_CTX, Comm};
-use crate::consts::{ANY_TAG, COMM_SELF};
+use crate::consts::{ANY_TAG, COMM_SELF, COMM_WORLD};
 use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
 use crate::machine::Machine;
@@ -124,13 +124,20 @@ impl Machine {
         if !self.failures.reports {
             return;
         }
-        let me = self.endpoint.rank();
-        for to in (0..self.endpoint.size()).filter(|to| *to != me) {
+        let (me, size) = (self.endpoint.rank(), self.endpoint.size());
+        if let Ok(world) = self.comms.get(COMM_WORLD) {
+            self.acquaint(&world);
+        }
+        // One that has met this rank may not be known here. The keeper of a room reads no letters
+        // before it is asked for something.
+        let keeper = self.comms.dynamic.room.map(|room| room.keeper);
+        for to in (0..size).filter(|to| *to != me && Some(*to) != keeper) {
             let _ = self.write_letter(to, &[FINISHING]);
         }
         self.wait_for(|m| {
-            let there = |r: u32| m.failures.finishing[r as usize] || m.failures.is_lost(r);
-            (0..m.endpoint.size()).all(|r| r == me || there(r))
+            let f = &m.failures;
+            let there = |r: u32| f.finishing[r as usize] || f.is_lost(r);
+            (0..size).all(|r| r == me || !f.met[r as usize] || there(r))
         });
     }
 }

@@ -11,7 +11,11 @@
 mod agree;
 mod calls;
 mod letters;
+mod reach;
 mod requests;
+
+pub(crate) use reach::HINTS as REACH_HINTS;
+use reach::{RANGE, Range, UNIFORM, Uniform};
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +24,9 @@ use std::rc::Rc;
 use crate::comm::Comm;
 use crate::error::{Res, class};
 use crate::machine::Machine;
+
+/// In each of so many calls (a power of two) who only sends looks whether somebody is lost.
+const HEEDED_CALLS: u64 = 16;
 
 /// What is known of failures among the members of a communicator.
 #[derive(Default)]
@@ -33,6 +40,11 @@ pub(crate) struct Health {
     acked: Cell<usize>,
     /// Number of the next agreement.
     agreements: Cell<u32>,
+    /// Its members have nothing in common: an operation fails by whom it is with, and by no other.
+    apart: Cell<bool>,
+    /// How far a loss is told by it, and whose errors are the same on all (`reach`).
+    range: Cell<Range>,
+    uniform: Cell<Uniform>,
 }
 
 /// What this rank knows.
@@ -56,6 +68,8 @@ pub(crate) struct Failures {
     agreements: BTreeMap<agree::Key, agree::Instance>,
     /// Ranks that are in `MPI_Finalize`.
     finishing: Vec<bool>,
+    /// Ranks with which this one has had a communicator: they may need what it knows.
+    met: Vec<bool>,
 }
 
 impl Failures {
@@ -71,6 +85,7 @@ impl Failures {
             early: Vec::new(),
             agreements: BTreeMap::new(),
             finishing: vec![false; ranks as usize],
+            met: vec![false; ranks as usize],
         }
     }
 
@@ -116,10 +131,27 @@ impl Comm {
 
     /// A member is lost.
     fn loses(&self, world: u32) {
+        if self.health.apart.get() {
+            return;
+        }
         let mut lost = self.health.lost.borrow_mut();
         if self.has_member(world) && !lost.contains(&world) {
             lost.push(world);
             self.health.troubled.set(true);
+        }
+    }
+
+    /// Its members are of programs that may have nothing to do with each other.
+    pub(crate) fn set_apart(&self) {
+        self.health.apart.set(true);
+    }
+
+    /// A hint was set; a value that nobody knows changes nothing. Whether it is kept.
+    pub(crate) fn reaches(&self, key: &[u8], value: &[u8]) -> bool {
+        match key {
+            RANGE => Range::of(value).map(|range| self.health.range.set(range)).is_some(),
+            UNIFORM => Uniform::of(value).map(|how| self.health.uniform.set(how)).is_some(),
+            _ => true,
         }
     }
 
@@ -146,8 +178,8 @@ impl Machine {
     /// Who only sends never waits: takes notice now and then all the same.
     #[inline]
     pub(crate) fn heed_now_and_then(&mut self) {
-        // A call and its message move the place on by one each.
-        if self.engine.place & 0x3fe == 0 {
+        // By calls, for these are counted one by one: none of them can step over it.
+        if self.engine.calls & (HEEDED_CALLS - 1) == 0 {
             self.heed_failures();
         }
     }
@@ -185,6 +217,7 @@ impl Machine {
             self.failures.failed[rank as usize] = true;
             self.comms.all().for_each(|comm| comm.loses(rank));
         }
+        self.revoke_by_range(&lost);
         self.give_up_all();
         for &rank in &lost {
             self.endpoint.abandon(rank);
@@ -194,6 +227,9 @@ impl Machine {
 
     /// A communicator that was just made learns what is known of its members.
     pub(crate) fn examine(&mut self, comm: &Rc<Comm>) {
+        if self.failures.reports {
+            self.acquaint(comm);
+        }
         if self.failures.seen > 0 {
             let ranks = 0..self.endpoint.size();
             ranks.filter(|r| self.failures.is_lost(*r)).for_each(|r| comm.loses(r));
@@ -203,6 +239,34 @@ impl Machine {
         }
         // Others may have spoken of it before.
         self.failures.mail |= !self.failures.early.is_empty();
+    }
+
+    /// Tells whether a rank is lost, and does not come back.
+    pub(crate) fn lost_for_good(&self) -> impl Fn(u32) -> bool + use<> {
+        let known = self.endpoint.lost_ranks();
+        let reports = self.failures.reports;
+        move |rank| reports && known(rank)
+    }
+
+    /// These are lost: communicators whose range that is are revoked.
+    fn revoke_by_range(&mut self, lost: &[u32]) {
+        let concerned = |comm: &Rc<Comm>| match comm.health.range.get() {
+            Range::Local => false,
+            Range::Group => lost.iter().any(|rank| comm.has_member(*rank)),
+            Range::Universe => true,
+        };
+        let all: Vec<Rc<Comm>> = self.comms.all().filter(|c| concerned(c)).cloned().collect();
+        for comm in all {
+            self.revoke_and_tell(&comm);
+        }
+    }
+
+    /// Members of a communicator leave together.
+    fn acquaint(&mut self, comm: &Comm) {
+        let remote = comm.remote.iter().flat_map(|r| r.group.members());
+        for rank in comm.group.members().iter().chain(remote) {
+            self.failures.met[*rank as usize] = true;
+        }
     }
 
     /// An operation with this peer can still be had.

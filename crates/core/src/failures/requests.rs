@@ -106,6 +106,15 @@ impl Machine {
         }
     }
 
+    /// After a receive of the library's own has begun, whose communicator may not tell of the rank
+    /// that it is from.
+    #[inline]
+    pub(crate) fn check_received(&mut self, req: Handle) {
+        if self.failures.seen > 0 {
+            self.check_begun_closely(req);
+        }
+    }
+
     #[cold]
     pub(crate) fn check_begun_closely(&mut self, req: Handle) {
         let Some(r) = self.engine.reqs.get(req).filter(|r| r.state == State::Active) else {

@@ -181,6 +181,7 @@ impl Machine {
         given: Given,
         allow: Allow,
     ) -> Res<(Access, i64)> {
+        self.file_usable(fh)?;
         let file = self.files.get(fh)?;
         let offset = match from {
             Start::Shared(offset) => offset,

@@ -4,7 +4,7 @@
 //! Kept true: one piece is read at a time; connections to others are held for few files.
 
 use super::{Growth, Inner, Source, State, Unread, feeds};
-use crate::retries::{PATIENCE, PAUSE, Retries};
+use crate::retries::{PAUSE, Retries};
 use eyrie_process::stop_points::{self, Held};
 use eyrie_vault::stream;
 use std::fs::File;
@@ -75,8 +75,8 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    pub fn of(inner: &Arc<Inner>) -> Reads {
-        Reads { inner: Arc::clone(inner), tries: Retries::new(PATIENCE), open: [None; OPEN] }
+    pub fn of(inner: &Arc<Inner>, patience: Duration) -> Reads {
+        Reads { inner: Arc::clone(inner), tries: Retries::new(patience), open: [None; OPEN] }
     }
 
     pub fn run(mut self) {

@@ -3,16 +3,26 @@
 //! Kept true: what the kernel would answer with `ENOEXEC` is refused here by name. The C library
 //! gives such a file to `/bin/sh`, which would run machine code as a script. Only text goes there.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 /// Bytes of a file that are looked at: the head of an ELF file, or the beginning of a text.
 const HEAD_BYTES: usize = 256;
 /// Size of the head of a 64-bit ELF file, and of each of its program headers.
 const ELF_HEAD_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: u16 = 56;
+/// What a program header says: a part of the file that is mapped, and where the name of the loader
+/// is.
+const PART_MAPPED: u32 = 1;
+const PART_LOADER: u32 = 3;
+/// Beyond the end of a file the rest of its last page reads as zeros.
+const PAGE_BYTES: u64 = 4096;
+/// Longest name of a loader that is looked at, as Linux has it.
+const MAX_NAME_BYTES: u64 = 4096;
 
 const CLASS_64: u8 = 2;
 const LITTLE_ENDIAN: u8 = 1;
@@ -37,24 +47,107 @@ impl From<NotExecutable> for io::Error {
 /// Looks at a program's first bytes. A file that cannot be read is left to the kernel, which may
 /// run what it does not let be read.
 pub fn check_executable(path: &Path) -> Result<(), NotExecutable> {
-    let mut head = [0; HEAD_BYTES];
-    let read = File::open(path).and_then(|file| read_up_to(&file, &mut head));
-    let Ok(len) = read else { return Ok(()) };
+    let Ok((file, head)) = opened(path) else { return Ok(()) };
     let refused = |why| NotExecutable { path: path.display().to_string(), why };
-    check_head(head.get(..len).unwrap_or_default()).map_err(refused)
+    check_head(&head).map_err(refused)?;
+    if let Ok(len) = file.metadata().map(|meta| meta.len())
+        && let Some(needs) = mapped_bytes(&file, &head)
+        && needs > len.next_multiple_of(PAGE_BYTES)
+    {
+        let why = format!("is damaged: it has {len} bytes and should have {needs}");
+        return Err(refused(why));
+    }
+    Ok(())
 }
 
-fn read_up_to(file: &File, head: &mut [u8]) -> io::Result<usize> {
+/// Why a program could not be executed that is there itself: the kernel gives the error of what it
+/// is run by (`#!`, or the loader that it is linked for) as the program's own.
+pub fn name_interpreter(path: &Path, error: io::Error) -> io::Error {
+    if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
+        return error;
+    }
+    let Ok((file, head)) = opened(path) else { return error };
+    let Some(interpreter) = interpreter(&file, &head) else { return error };
+    let shown = interpreter.display();
+    let by = if head.starts_with(b"#!") { "its first line names" } else { "it is linked for" };
+    let why = match std::fs::metadata(&interpreter) {
+        Err(e) if interpreter.as_os_str().as_bytes().ends_with(b"\r") && not_there(&e) => {
+            String::from(
+                "cannot be run: its first line ends with a carriage return, as on Windows: \
+                 remove them (sed -i 's/\\r$//' FILE)",
+            )
+        }
+        Err(e) => format!("cannot be run: {by} '{shown}': {e}"),
+        Ok(meta) if meta.is_dir() || meta.permissions().mode() & 0o111 == 0 => {
+            format!("cannot be run: {by} '{shown}', which is not executable")
+        }
+        Ok(_) => return error,
+    };
+    NotExecutable { path: path.display().to_string(), why }.into()
+}
+
+fn not_there(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn opened(path: &Path) -> io::Result<(File, Vec<u8>)> {
+    let file = File::open(path)?;
+    let head = read_up_to(&file, 0, HEAD_BYTES)?;
+    Ok((file, head))
+}
+
+fn read_up_to(file: &File, at: u64, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; most];
     let mut len = 0;
-    while len < head.len() {
-        match file.read_at(&mut head[len..], len as u64) {
+    while len < most {
+        match file.read_at(&mut bytes[len..], at.saturating_add(len as u64)) {
             Ok(0) => break,
             Ok(more) => len += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(len)
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// Kind, place and length of each part that the program headers of a checked head name.
+fn parts(file: &File, head: &[u8]) -> Option<Vec<(u32, u64, u64)>> {
+    if !head.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let headers = usize::from(u16::from_le_bytes([*head.get(56)?, *head.get(57)?]));
+    let bytes = headers * usize::from(PROGRAM_HEADER_BYTES);
+    let table = read_up_to(file, word(head, 32)?, bytes).ok()?;
+    let part = |header: &[u8]| {
+        let kind = u32::from_le_bytes(header.get(..4)?.try_into().ok()?);
+        Some((kind, word(header, 8)?, word(header, 32)?))
+    };
+    table.chunks_exact(usize::from(PROGRAM_HEADER_BYTES)).map(part).collect()
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// How much of the file is mapped.
+fn mapped_bytes(file: &File, head: &[u8]) -> Option<u64> {
+    let ends =
+        parts(file, head)?.into_iter().filter(|(kind, _, len)| *kind == PART_MAPPED && *len > 0);
+    ends.map(|(_, at, len)| at.saturating_add(len)).max()
+}
+
+/// What the kernel runs a program by.
+fn interpreter(file: &File, head: &[u8]) -> Option<PathBuf> {
+    if let Some(line) = head.strip_prefix(b"#!") {
+        let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii_start();
+        let name = line.split(|&byte| byte == b' ' || byte == b'\t').next()?;
+        return (!name.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(name)));
+    }
+    let (_, at, len) = parts(file, head)?.into_iter().find(|(kind, ..)| *kind == PART_LOADER)?;
+    let name = read_up_to(file, at, len.min(MAX_NAME_BYTES) as usize).ok()?;
+    let name = name.split(|&byte| byte == 0).next()?;
+    (!name.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(name)))
 }
 
 fn check_head(head: &[u8]) -> Result<(), String> {
@@ -153,6 +246,42 @@ mod tests {
         assert!(changed(18, &9999u16.to_le_bytes()).unwrap_err().contains("ELF machine 9999"));
         let big_endian = [b"\x7fELF\x02\x02".to_vec(), vec![0; 12], vec![0, 22], vec![0; 50]];
         assert!(check_head(&big_endian.concat()).unwrap_err().contains("IBM Z"));
+    }
+
+    #[test]
+    fn a_program_that_was_cut_off_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cut");
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(check_executable(&path).is_ok());
+        std::fs::write(&path, &bytes[..bytes.len() / 4]).unwrap();
+        let why = check_executable(&path).unwrap_err().to_string();
+        assert!(why.contains("damaged") && why.contains(&(bytes.len() / 4).to_string()), "{why}");
+    }
+
+    #[test]
+    fn what_a_program_is_run_by_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let told = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let missing = io::Error::from_raw_os_error(libc::ENOENT);
+            name_interpreter(&path, missing).to_string()
+        };
+        let script = told(b"#! /nonexistent/interpreter -x\necho\n");
+        assert!(script.contains("names '/nonexistent/interpreter': No such file"), "{script}");
+        assert!(told(b"#!/bin/sh\r\necho\n").contains("carriage return"));
+        assert!(told(b"#!/etc/passwd\n").contains("'/etc/passwd', which is not executable"));
+        for fine in [&b"#!/bin/sh\necho\n"[..], b"echo\n", b"#!\n", b""] {
+            assert!(told(fine).starts_with("No such file"), "nothing is guessed");
+        }
+        let mut bytes = std::fs::read("/proc/self/exe").unwrap();
+        let name = b"/lib64/ld-linux";
+        let at = bytes.windows(name.len()).position(|part| part == name).unwrap();
+        bytes[at + 1] = b'L';
+        let program = told(&bytes);
+        assert!(program.contains("linked for '/Lib64/ld-linux"), "{program}");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
@@ -73,6 +74,12 @@ pub fn device(dev: u64) -> u64 {
 pub fn born(meta: &Metadata) -> i64 {
     let since = meta.created().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |t| t.as_nanos() as i64)
+}
+
+/// Opens what may be something else by now, where its process runs: it neither waits for the other
+/// end of a pipe nor takes a terminal.
+pub(crate) fn open_here(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 #[cfg(test)]

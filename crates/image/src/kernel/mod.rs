@@ -13,6 +13,7 @@ pub(crate) mod find_file;
 pub(crate) mod free_pids;
 pub(crate) mod heap;
 pub(crate) mod holder;
+pub(crate) mod holes;
 pub(crate) mod inode;
 pub(crate) mod interrupted_calls;
 pub(crate) mod leases;

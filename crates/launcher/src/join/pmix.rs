@@ -109,7 +109,12 @@ impl Client {
         // SAFETY: a live process name; there are no options.
         let status = unsafe { (library.init)(&raw mut own, std::ptr::null(), 0) };
         let client = Client { library, own };
-        client.check("PMIx_Init", status)?;
+        client.check("PMIx_Init", status).map_err(|why| {
+            format!(
+                "{why}: the launcher whose PMIX_RANK is set here is not reached: start the program \
+                 by that launcher itself, or by eyrie run without its variables"
+            )
+        })?;
         Ok(client)
     }
 

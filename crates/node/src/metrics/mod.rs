@@ -25,8 +25,6 @@ use tokio::sync::{Mutex, oneshot};
 const FRESH: Duration = Duration::from_millis(250);
 /// Longest wait for nodes to say how they are; the job waits less long.
 const LOOKS: Duration = Duration::from_secs(3);
-/// Between two writes of the file.
-const EVERY: Duration = Duration::from_secs(10);
 /// Longest wait for the last one.
 const LAST: Duration = Duration::from_secs(5);
 
@@ -123,6 +121,7 @@ async fn write(path: PathBuf, text: String) -> std::io::Result<()> {
 /// Writes the file again and again. A trouble is told when it begins.
 async fn keep_file(path: PathBuf, source: Rc<Source>) {
     let mut trouble = false;
+    let every = source.job.borrow().spec().timing.intervals.watching.metrics_ms;
     loop {
         let text = source.texts().await.plain.clone();
         let written = write(path.clone(), text).await;
@@ -131,6 +130,6 @@ async fn keep_file(path: PathBuf, source: Rc<Source>) {
             tell(&source.job, &text);
         }
         trouble = written.is_err();
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(Duration::from_millis(every)).await;
     }
 }

@@ -498,7 +498,7 @@ impl World {
                 From::Output { rank, start, stream, bytes: super::line(line) }
             }
             FromNode::SnapshotStands { generation, .. } => {
-                From::Stands { generation, result: Ok(Vec::new()), sent: Vec::new() }
+                From::Stands { generation, result: Ok(Vec::new()), sent: self.have_sent(at) }
             }
             FromNode::Paused { rank, generation } => From::Paused { rank, generation },
             FromNode::Guarded { round } => From::Guarded { round },

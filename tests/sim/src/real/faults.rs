@@ -71,6 +71,13 @@ impl Simulation {
             Faults::All if self.world.sites.are_known() && self.world.random.one_in(3) => {
                 self.lose_cluster();
             }
+            // With its snapshots a job is over that has lost more than it bears.
+            Faults::All if self.setup.fallback && !self.world.random.one_in(4) => {
+                match self.world.random.one_in(2) {
+                    true => self.kill_rank(),
+                    false => self.kill_controller(),
+                }
+            }
             Faults::All => self.fault_of_one(),
         }
         let after = if self.world.random.one_in(3) { 50 } else { 4000 };

@@ -198,6 +198,9 @@ impl Simulation {
             if let Some(why) = self.world.wrong.take() {
                 return Err(why);
             }
+            if self.has_returned() {
+                return Ok(self.world.report);
+            }
             if self.is_over() {
                 return self.check_end().map(|()| self.world.report);
             }
@@ -237,6 +240,7 @@ impl Simulation {
             Event::Real(Happens::Loss) => self.loss(),
             Event::Real(Happens::Term) => self.term(),
             Event::Real(Happens::Beat) => self.beat(),
+            Event::Real(Happens::Leave { member }) => self.world.leave_together(member),
             Event::Real(Happens::Grow) => self.grow(),
             Event::Real(Happens::LoseThis { member }) => self.lose_this(member),
             Event::Real(Happens::Hold) => self.hold(),

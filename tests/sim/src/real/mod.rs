@@ -7,6 +7,7 @@
 //! is left behind, and no check in `checks` fails.
 
 pub mod agent;
+mod fallback;
 mod faults;
 mod host;
 mod mutations;
@@ -87,6 +88,8 @@ pub struct Setup {
     pub unfit: bool,
     /// The network between the nodes is known.
     pub topology: bool,
+    /// All ranks, which come back alone, have checkpoints together now and then.
+    pub fallback: bool,
     /// What is done wrong on purpose.
     pub mutation: Option<Mutation>,
     pub trace: bool,
@@ -105,6 +108,7 @@ impl Setup {
             suspends: is("--halts"),
             unfit: is("--unfit"),
             topology: is("--topology"),
+            fallback: is("--fallback"),
             mutation: None,
             trace: false,
         }
@@ -158,6 +162,10 @@ pub enum Happens {
     LoseThis {
         member: Member,
     },
+    /// A node gives up its part of a checkpoint of all ranks.
+    Leave {
+        member: Member,
+    },
     /// A node joins.
     Grow,
     /// A client has the job stand still.
@@ -197,7 +205,7 @@ impl World {
         };
         let config = Config::of(setup.seed, is, setup.mutation);
         let (mut world, map, nodes) = World::blank(Config { trace: setup.trace, ..config });
-        world.real = true;
+        (world.real, world.fallback) = (true, setup.fallback);
         (world, map, nodes)
     }
 }

@@ -45,7 +45,7 @@ impl World {
     /// The ranks of a node that are checkpointed together are to stand.
     fn order_set(&mut self, at: Member, generation: u32, parts: &[SetPart], hold: bool) {
         let runs = |p: &SetPart| self.lives_on(at, p.rank, p.start as u32);
-        if !parts.iter().all(runs) {
+        if !parts.iter().all(runs) && !self.fallback {
             for part in parts {
                 self.tell_spoilt(at, part.rank, generation, part.start as u32);
             }

@@ -27,6 +27,7 @@ pub struct Drawn {
     domains: Vec<String>,
     replicas: u32,
     checkpoint_every_ms: u64,
+    fallback: Fallback,
 }
 
 impl Drawn {
@@ -34,9 +35,16 @@ impl Drawn {
     pub fn of(world: &mut World, setup: Setup, map: Vec<u32>, nodes: u32) -> Drawn {
         let spares = world.random.below(3) as u32;
         let replicas = world.replicas as u32;
-        let checkpoint_every_ms = 300 + 500 * world.random.below(3);
+        let checkpoint_every_ms = match setup.fallback {
+            true => 50 + 100 * world.random.below(4),
+            false => 300 + 500 * world.random.below(3),
+        };
         let (clusters, domains, ft) = (Clusters::default(), Vec::new(), Ft::Logged);
         let (routers, router_share) = (0, 1);
+        let fallback = match setup.fallback {
+            true => Fallback::Every(1 + world.random.below(2) as u32),
+            false => Fallback::Off,
+        };
         let vault = match setup.vault {
             true => Scheme::Rs { k: 8, m: VAULT_BEARS as u16 },
             false => Scheme::Partner,
@@ -53,6 +61,7 @@ impl Drawn {
             domains,
             replicas,
             checkpoint_every_ms,
+            fallback,
         };
         match setup.mode {
             Mode::Logged if setup.outside => drawn.outside(world),
@@ -167,7 +176,7 @@ pub fn of(drawn: Drawn) -> JobSpec {
             orphans: Orphans::Refuse,
             files: Files::Auto,
             files_limit_bytes: 0,
-            fallback: Fallback::Off,
+            fallback: drawn.fallback,
         },
         storage: Storage { vault, manner, ..Storage::default() },
         security: Security::default(),

@@ -159,6 +159,11 @@ impl Simulation {
                 self.mistake_order(to, &mut message);
             }
             self.check_order(&message);
+            if let (eyrie_control::ToNode::CheckpointSet { .. }, Endpoint::Node(to)) =
+                (&message, self.world.conns[conn].ends[1])
+            {
+                self.strike_together(to);
+            }
             let message = crate::types::ToNode::Real(Box::new(message));
             let packet = Packet::ToNode(Numbered { number, heard, message });
             self.world.send(conn, Endpoint::Controller, packet);

@@ -25,8 +25,8 @@ pub const ALL: &str = "all";
     that has is asked, and of its nodes those that are named. Exit code: 0 all have left (or none\n\
     was there), 1 one has not.")]
 pub struct Drain {
-    /// The job: its id, the beginning of one, `last`, or `all`: every job with a node there, which
-    /// is said by HOST or cluster=NAME then
+    /// The job: its id, its name, the beginning of its id, `last`, or `all`: every job with a node
+    /// there, which is said by HOST or cluster=NAME then
     pub job: String,
     /// Numbers of nodes, ranges (0-3), names of hosts, `cluster=NAME`, or lists of these (0-3,7)
     #[arg(required = true, value_name = "NODE")]
@@ -42,7 +42,7 @@ pub struct Drain {
     /// as long as their ranks have not begun to go on elsewhere
     #[arg(long, conflicts_with_all = ["to", "deadline"])]
     pub cancel: bool,
-    /// With `all`: the jobs of all users that have their controllers on this machine (root only)
+    /// The jobs of all users with a controller on this machine, with `all` (root only)
     #[arg(long)]
     pub all_users: bool,
     /// Do not show how far it is

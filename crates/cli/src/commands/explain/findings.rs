@@ -3,15 +3,21 @@
 //! Kept true: each finding comes from what the job says of itself; where nothing is in the way
 //! that is said, too.
 
-use crate::show::text::{plain, ranks};
+use crate::show::screen::some;
+use crate::show::text::{count, plain};
 use eyrie_control::{JobStatus, NodeStatus, RankStatus};
 use eyrie_terminal::units::{bytes, millis};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// A rank that stands still for longer for a checkpoint is told of.
 const LONG_STOP_MS: f64 = 1000.0;
 /// Most findings of one kind.
 const MOST: usize = 6;
+/// Most nodes in the same state that are told of one by one, and links of one node.
+const FEW: usize = 3;
+/// Most columns of a list of ranks, or of nodes.
+const LIST: usize = 48;
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +37,15 @@ pub struct Finding {
 pub(super) fn finding(what: impl Into<String>, then: &str) -> Finding {
     let then = (!then.is_empty()).then(|| then.to_string());
     Finding { what: what.into(), then }
+}
+
+/// Ranks as a list, `rank 3` or `ranks 0-3,7`.
+fn ranks(all: impl Iterator<Item = u32> + Clone) -> String {
+    match all.clone().count() {
+        0 => String::from("no ranks"),
+        1 => format!("rank {}", some(all, LIST)),
+        _ => format!("ranks {}", some(all, LIST)),
+    }
 }
 
 /// As lines.
@@ -82,19 +97,15 @@ fn whole(job: &JobStatus, all: &mut Vec<Finding>) {
     same(job, all, "without a newer checkpoint", |r| r.no_checkpoint_reason.as_ref());
     let full = job.ranks.iter().filter(|r| r.state == "waits-for-log-space").map(|r| r.rank);
     if full.clone().next().is_some() {
-        all.push(log_full(&format!("ranks {}", ranks(full)), job));
+        all.push(log_full(&ranks(full), job));
     }
     slow(job, all);
     waits(job, all);
-    for node in job.nodes.iter().filter(|n| !["live", "spare", "router"].contains(&&*n.state)) {
-        of_node(job, node, all);
-    }
-    let unreached = |n: &&NodeStatus| ["live", "spare"].contains(&&*n.state);
-    job.nodes.iter().filter(unreached).for_each(|node| links(node, all));
+    nodes(job, all);
     if let Some(it) = &job.vault_unguarded {
         let (images, why, next) = (it.images, &it.why, millis(it.next_ms as f64));
         let what = format!("the vault does not guard {images} images: {why}; again in {next}");
-        all.push(finding(what, "add nodes: eyrie grow JOB"));
+        all.push(finding(what, &format!("add nodes: eyrie grow {}", job.job)));
     }
     if job.output_differences > 0 {
         let what = "ranks that came back printed something else than before: the program depends \
@@ -166,10 +177,11 @@ fn same(
             by.entry(why).or_default().push(r.rank);
         }
     }
+    let mut by: Vec<_> = by.into_iter().collect();
+    by.sort_by_key(|(_, who)| (Reverse(who.len()), who.first().copied()));
     for (why, who) in by.iter().take(MOST) {
-        let are = if who.len() == 1 { "rank {} is" } else { "ranks {} are" };
-        let who = are.replace("{}", &ranks(who.iter().copied()));
-        all.push(finding(format!("{who} {what}: {why}"), remedy(why)));
+        let (is, who) = (if who.len() == 1 { "is" } else { "are" }, ranks(who.iter().copied()));
+        all.push(finding(format!("{who} {is} {what}: {why}"), &remedy(job, why)));
     }
     if by.len() > MOST {
         all.push(finding(format!("{} more reasons (eyrie status -v)", by.len() - MOST), ""));
@@ -177,14 +189,15 @@ fn same(
 }
 
 /// What helps against a reason, where its words do not say so themselves.
-fn remedy(why: &str) -> &'static str {
+fn remedy(job: &JobStatus, why: &str) -> String {
     let known = [
         ("No space left", "make room where EYRIE_HOME lies, or set it to another folder"),
         ("ermission denied", "see that the folder can be written to by the user of the job"),
         ("no partner", "add a node: eyrie grow JOB"),
         ("no other node", "add a node: eyrie grow JOB"),
     ];
-    known.iter().find(|(words, _)| why.contains(words)).map_or("", |(_, then)| then)
+    let then = known.iter().find(|(words, _)| why.contains(words)).map_or("", |(_, then)| then);
+    then.replace("JOB", &job.job)
 }
 
 fn log_full(who: &str, job: &JobStatus) -> Finding {
@@ -208,7 +221,7 @@ fn slow(job: &JobStatus, all: &mut Vec<Finding>) {
         of_checkpoint(worst, all);
         if slow.len() > 1 {
             let list = ranks(slow.iter().map(|r| r.rank));
-            all.push(finding(format!("the same holds of ranks {list}"), ""));
+            all.push(finding(format!("the same holds of {list}"), ""));
         }
     }
 }
@@ -241,8 +254,11 @@ fn waits(job: &JobStatus, all: &mut Vec<Finding>) {
     if there.len() > 1 && there.iter().all(|r| r.state == "waiting") {
         let what = "all ranks wait in MPI at this moment: if that stays so, the program waits for \
                     a message that nobody sends";
-        let pid = there.first().and_then(|r| r.pid).unwrap_or(0);
-        all.push(finding(what, &format!("ask again; where rank 0 waits: gdb -p {pid}")));
+        let first = there.iter().find_map(|r| Some((r.rank, r.pid?)));
+        let then = first.map_or(String::from("ask again"), |(rank, pid)| {
+            format!("ask again; where rank {rank} waits: gdb -p {pid}")
+        });
+        all.push(finding(what, &then));
     }
 }
 
@@ -257,8 +273,8 @@ fn of_rank(job: &JobStatus, r: &RankStatus, all: &mut Vec<Finding>) {
         "running" => "computes, or is in a call that is not MPI's".to_string(),
         "waiting" if compute.is_empty() => "waits in MPI, as all others do".to_string(),
         "waiting" => {
-            let list = ranks(compute);
-            format!("waits in an MPI call for others; ranks {list} compute")
+            let verb = if compute.len() == 1 { "computes" } else { "compute" };
+            format!("waits in an MPI call for others; {} {verb}", ranks(compute.into_iter()))
         }
         "recovering" => "died, and is being brought back".to_string(),
         "replaying" => "came back, and repeats what was recorded since its checkpoint".to_string(),
@@ -274,10 +290,12 @@ fn of_rank(job: &JobStatus, r: &RankStatus, all: &mut Vec<Finding>) {
         all.push(log_full(&format!("rank {rank}"), job));
     }
     if let Some(why) = &r.not_back_reason {
-        all.push(finding(format!("it is not back: {why}"), remedy(why)));
+        all.push(finding(format!("it is not back: {why}"), &remedy(job, why)));
     }
     match (&r.no_checkpoint_reason, &r.checkpoint) {
-        (Some(why), _) => all.push(finding(format!("no newer checkpoint: {why}"), remedy(why))),
+        (Some(why), _) => {
+            all.push(finding(format!("no newer checkpoint: {why}"), &remedy(job, why)))
+        }
         (None, None) if job.ft != "none" => {
             all.push(finding(format!("no checkpoint yet; the next one {}", r.next_checkpoint), ""));
         }
@@ -290,9 +308,9 @@ fn of_rank(job: &JobStatus, r: &RankStatus, all: &mut Vec<Finding>) {
     }
     of_checkpoint(r, all);
     if r.recoveries > 0 {
-        let times = r.recoveries;
+        let times = count(r.recoveries, "time");
         let then = format!("eyrie events {} tells of what it died", job.job);
-        all.push(finding(format!("it was brought back {times} times"), &then));
+        all.push(finding(format!("it was brought back {times}"), &then));
     }
     protection(job, all);
 }
@@ -307,22 +325,50 @@ fn of_node(job: &JobStatus, n: &NodeStatus, all: &mut Vec<Finding>) {
         ),
         "awaited" => ("is not with the new controller yet".to_string(), String::new()),
         "joining" => ("has not called yet".to_string(), String::from("see its host-N.log")),
-        "leaving" => (format!("is to leave; ranks {on} move"), String::new()),
+        "leaving" => (format!("is to leave, with {on}"), String::new()),
         "left" => ("has left in order".to_string(), String::new()),
         "spare" => ("has no ranks: it takes those of a node that is lost".into(), String::new()),
         "router" => ("passes messages on".to_string(), String::new()),
-        _ => (format!("runs ranks {on}"), String::new()),
+        _ => (format!("runs {on}"), String::new()),
     };
     let host = n.host.as_ref().map_or(String::new(), |h| format!(" on host {h}"));
     all.push(finding(format!("node {node}{host} {what}"), &then));
     links(n, all);
 }
 
+/// Nodes that are not as they should be, and links between the others.
+fn nodes(job: &JobStatus, all: &mut Vec<Finding>) {
+    let mut odd: BTreeMap<&str, Vec<&NodeStatus>> = BTreeMap::new();
+    for node in job.nodes.iter().filter(|n| !["live", "spare", "router"].contains(&&*n.state)) {
+        odd.entry(&node.state).or_default().push(node);
+    }
+    for (state, these) in odd {
+        these.iter().take(FEW).for_each(|node| of_node(job, node, all));
+        if these.len() > FEW {
+            let more = some(these.iter().skip(FEW).map(|n| n.node), LIST);
+            all.push(finding(format!("the same ({state}) holds of nodes {more}"), ""));
+        }
+    }
+    let reach = job.nodes.iter().filter(|n| ["live", "spare"].contains(&&*n.state));
+    let missed: usize = reach.clone().map(|n| n.unreached.len()).sum();
+    let lacking = reach.filter(|n| !n.unreached.is_empty());
+    lacking.clone().take(FEW).for_each(|node| links(node, all));
+    if lacking.clone().nth(FEW).is_some() {
+        let more = some(lacking.skip(FEW).map(|n| n.node), LIST);
+        let text = format!("nodes {more} miss links, too: {missed} in all (eyrie status -v)");
+        all.push(finding(text, ""));
+    }
+}
+
 fn links(n: &NodeStatus, all: &mut Vec<Finding>) {
-    for it in &n.unreached {
+    for it in n.unreached.iter().take(FEW) {
         let (node, to, time, why) = (n.node, it.node, millis(it.for_ms as f64), &it.why);
         let what = format!("node {node} does not reach node {to}, for {time}: {why}");
         all.push(finding(what, "see the firewall between them; --address names another way"));
+    }
+    if n.unreached.len() > FEW {
+        let others = some(n.unreached.iter().skip(FEW).map(|it| it.node), LIST);
+        all.push(finding(format!("node {} does not reach nodes {others} either", n.node), ""));
     }
 }
 

@@ -27,11 +27,13 @@ pub struct Explain {
 #[command(disable_help_subcommand = true)]
 pub enum AboutArg {
     /// One rank
+    #[command(after_help = "Example:\n  eyrie explain last rank 3")]
     Rank {
         #[arg(value_name = "R")]
         rank: u32,
     },
     /// One node
+    #[command(after_help = "Example:\n  eyrie explain last node 1")]
     Node {
         #[arg(value_name = "N")]
         node: u32,

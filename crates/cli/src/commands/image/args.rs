@@ -4,6 +4,8 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie image inspect rank-0.gen-3\n  \
+    eyrie image verify heat.2.img\n  eyrie image extract heat.2.img -o heat.core")]
 pub struct Image {
     #[command(subcommand)]
     pub action: ImageAction,

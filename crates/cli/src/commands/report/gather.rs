@@ -6,16 +6,20 @@
 use crate::client;
 use crate::commands::report::timeline::Timeline;
 use crate::jobs::{self, Job};
-use eyrie_control::{Account, Event, JobStatus, NodeStatus, RankStatus};
+use anyhow::Context;
+use eyrie_control::{Account, Event, EventKind, JobStatus, NodeStatus, RankStatus};
 use eyrie_state::history as records;
 use eyrie_state::history::Record;
 use eyrie_state::home::{self, JobEntry};
 use eyrie_state::samples::{self, Sample, Traffic};
 use eyrie_terminal::Failure;
 use serde::Serialize;
+use std::io::{BufRead, BufReader, Read};
 
-/// No list of events that is read at once is larger.
-const MOST_BYTES: u64 = 256 << 20;
+/// More events are not taken: of what comes behind that, only what is no checkpoint's.
+const MOST_EVENTS: usize = 2_000_000;
+/// No event's line is longer.
+const LINE_BYTES: u64 = 1 << 24;
 /// Version of `eyrie report --json`.
 const FORMAT: u32 = 1;
 
@@ -56,6 +60,8 @@ struct Sources {
     status: JobStatus,
     record: Option<Record>,
     events: Vec<Event>,
+    /// So many are not among them.
+    left_out: u64,
     samples: Vec<Sample>,
     traffic: Option<Traffic>,
     ended_unix_ms: Option<u64>,
@@ -69,13 +75,14 @@ pub fn gather(name: &str) -> Result<JobReport, Failure> {
         Job::There(entry) => {
             let record = records::of(&home::home()?, &entry.id);
             let traffic = record.as_ref().and_then(|found| found.traffic());
-            let events = events_there(&entry)?;
+            let (events, left_out) = events_there(&entry)?;
             let (samples, record) = (samples::read(&entry.path), record.map(|it| it.record));
-            Sources { status, record, events, samples, traffic, ended_unix_ms }
+            Sources { status, record, events, left_out, samples, traffic, ended_unix_ms }
         }
         Job::Ended(found) => Sources {
             status,
             events: found.events()?,
+            left_out: found.record.events_left_out,
             samples: found.samples(),
             traffic: found.traffic(),
             record: Some(found.record),
@@ -86,23 +93,36 @@ pub fn gather(name: &str) -> Result<JobReport, Failure> {
 }
 
 /// The events of a job that has a folder.
-fn events_there(job: &JobEntry) -> Result<Vec<Event>, Failure> {
-    let text = eyrie_image::read_plain(&job.path.join(home::EVENTS), MOST_BYTES);
-    match text {
-        Ok(text) => Ok(parsed(&text)),
-        Err(_) if job.alive => Ok(client::events_from(job, 0)?),
+fn events_there(job: &JobEntry) -> Result<(Vec<Event>, u64), Failure> {
+    match eyrie_image::open_plain(&job.path.join(home::EVENTS)) {
+        Ok(file) => Ok(parsed(BufReader::new(file), MOST_EVENTS).context("events")?),
+        Err(_) if job.alive => Ok((client::events_from(job, 0)?, 0)),
         Err(error) => Err(anyhow::Error::new(error).context("no events").into()),
     }
 }
 
-/// The last line may be under way.
-fn parsed(text: &[u8]) -> Vec<Event> {
-    let lines = text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
-    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+/// The events, and how many were left out of those of checkpoints, which a large job has millions
+/// of in a day. The last line may be under way.
+fn parsed(mut lines: impl BufRead, most: usize) -> std::io::Result<(Vec<Event>, u64)> {
+    let often = [EventKind::Checkpointing, EventKind::Checkpointed, EventKind::Copied];
+    let (mut all, mut left_out, mut line) = (Vec::new(), 0, Vec::new());
+    loop {
+        line.clear();
+        lines.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)?;
+        if !line.ends_with(b"\n") {
+            return Ok((all, left_out));
+        }
+        let Ok(event) = serde_json::from_slice::<Event>(&line) else { continue };
+        if all.len() >= most && often.contains(&event.event) {
+            left_out += 1;
+        } else {
+            all.push(event);
+        }
+    }
 }
 
 fn told(from: Sources) -> JobReport {
-    let Sources { status, record, events, samples, traffic, ended_unix_ms } = from;
+    let Sources { status, record, events, left_out, samples, traffic, ended_unix_ms } = from;
     let over = ended_unix_ms.is_some();
     let ran_ms = status.uptime_ms as f64;
     let account = record.as_ref().filter(|_| over).map(|it| it.account.clone());
@@ -118,7 +138,7 @@ fn told(from: Sources) -> JobReport {
         message_bytes: sums(|r| r.bytes_sent),
         logged: record.as_ref().is_some_and(|it| it.logged),
         log_limit_bytes: status.log_limit_bytes,
-        events_left_out: record.as_ref().filter(|_| over).map_or(0, |it| it.events_left_out),
+        events_left_out: left_out,
         account: account.unwrap_or_else(|| Account::of(&events)),
         timeline: Timeline::of(status.size, &events, Some(ran_ms)),
         samples,
@@ -188,9 +208,42 @@ pub(super) mod tests {
             record: None,
             events: events(&STEPS),
             samples: (0..9).map(sample).collect(),
+            left_out: 0,
             traffic: Some(Traffic { ranks_a_group: 1, messages, bytes }),
             ended_unix_ms: Some(1_800_000_001_000),
         })
+    }
+
+    /// One of 4,096 ranks on 1,024 nodes, each with ten checkpoints; a node was lost with its
+    /// ranks, then every second rank, then all went back.
+    pub fn large() -> JobReport {
+        use eyrie_control::EventKind::*;
+        let status = crate::show::screen::tests::large();
+        let mut events = Vec::new();
+        let mut tell = |ms: f64, kind, rank: Option<u32>, node: Option<u32>, generation| {
+            let mut event = Event::new(ms, kind);
+            (event.rank, event.node, event.generation) = (rank, node, generation);
+            (event.bytes, event.took_ms) = (Some(1 << 30), Some(9.0));
+            events.push(event);
+        };
+        let all = 0..status.size;
+        all.clone().for_each(|r| tell(f64::from(r) / 100.0, Started, Some(r), Some(r / 4), None));
+        for round in 1..=10u32 {
+            for r in all.clone() {
+                let at = f64::from(round) * 60_000.0 + f64::from(r);
+                tell(at, Checkpointing, Some(r), None, Some(round));
+                tell(at + 9.0, Checkpointed, Some(r), None, Some(round));
+            }
+        }
+        tell(610_000.0, NodeLost, None, Some(7), None);
+        (28..32).for_each(|r| tell(611_000.0, Restored, Some(r), Some(8), Some(10)));
+        all.clone().step_by(2).for_each(|r| tell(620_000.0, Detected, Some(r), None, None));
+        tell(621_000.0, RolledBack, None, None, None);
+        all.for_each(|r| tell(622_000.0, Restored, Some(r), Some(r / 4), Some(9)));
+        tell(630_000.0, Ended, None, None, None);
+        let ended_unix_ms = Some(1_800_000_630_000);
+        let (samples, traffic) = (Vec::new(), None);
+        told(Sources { status, record: None, events, left_out: 0, samples, traffic, ended_unix_ms })
     }
 
     #[test]
@@ -210,6 +263,15 @@ pub(super) mod tests {
     fn a_line_that_is_being_written_is_not_taken() {
         let whole = serde_json::to_string(&events(&STEPS)[0]).unwrap();
         let text = format!("{whole}\n{whole}\n{}", &whole[..9]);
-        assert_eq!(parsed(text.as_bytes()).len(), 2);
+        assert_eq!(parsed(text.as_bytes(), 9).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn of_more_events_than_fit_those_of_checkpoints_are_left_out() {
+        let all: Vec<String> =
+            events(&STEPS).iter().map(|e| serde_json::to_string(e).unwrap() + "\n").collect();
+        let (taken, left_out) = parsed(all.concat().as_bytes(), 4).unwrap();
+        assert_eq!((taken.len(), left_out), (all.len() - 2, 2));
+        assert_eq!(taken.last().unwrap().event, EventKind::Ended);
     }
 }

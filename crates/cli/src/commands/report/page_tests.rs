@@ -1,7 +1,8 @@
 //! Pages of made-up jobs.
 
 use super::*;
-use crate::commands::report::gather::tests::job;
+use crate::commands::report::gather::tests::{job, large};
+use crate::commands::report::{text, trace};
 
 #[test]
 fn a_page_has_all_parts_and_needs_nothing_from_elsewhere() {
@@ -84,4 +85,20 @@ fn thousands_of_ranks_for_days_are_a_page_of_some_megabytes() {
     let rects = html.matches("<rect").count();
     assert!(rects < 90_000 && html.len() < 24 << 20, "{rects}, {}", html.len());
     assert!(html.contains("ranks 0-7") && html.contains("share a row"));
+}
+
+#[test]
+fn a_job_of_4096_ranks_on_1024_nodes_is_told_within_seconds() {
+    let told = large();
+    let html = page(&told);
+    assert!(html.len() < 12 << 20 && html.matches("<rect").count() < 90_000, "{}", html.len());
+    assert!(html.contains("ranks 4064-4095") && html.contains("node 7 with ranks 28-31"));
+    // The list of all that went back is no page of its own.
+    let longest = html.lines().map(str::len).max().unwrap();
+    assert!(longest < 20_000, "{longest}");
+    let text = text::text(&told);
+    assert!(text.lines().all(|line| crate::show::text::width(line) <= 80), "{text}");
+    assert!(text.lines().count() <= 40, "{text}");
+    let trace: serde_json::Value = serde_json::from_str(&trace::trace(&told)).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 3 * 4096);
 }

@@ -11,7 +11,7 @@ use crate::launch::hosts::{self, HostRequest, PerNode};
 use crate::launch::program::{checked_program, program_elsewhere};
 use crate::launch::rankfile::RankFile;
 use crate::launch::spec::{describe, router_share};
-use crate::launch::{ha, network, risks, room};
+use crate::launch::{ha, network, risks, room, spare_ranks};
 use crate::messages;
 use crate::options::run::Run;
 use eyrie_control::Placement;
@@ -45,7 +45,7 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     let clusters = run.cluster_options.clusters.unwrap_or(1);
     let count = |share| Routing::count(ranks, share).max(clusters);
     let routers = router_share(run).map_or(0, count);
-    let spares = run.placement.spares.unwrap_or(0) + routers;
+    let spares = spare_ranks::nodes(run) + routers;
     let wish = HostRequest {
         hosts: run.placement.hosts.as_deref(),
         here: run.placement.nodes.is_some(),
@@ -78,17 +78,15 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     let clusters = run.cluster_options.plan(nodes, spares, &named).map_err(checks::conflict)?;
     let together = hosts.is_none() && !run.node_options.netns;
     run.cluster_options.check(run.ft(), &clusters, together).map_err(checks::conflict)?;
-    if routers > 0 && nodes == 0 {
-        let text = "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts";
-        return Err(checks::conflict(text));
-    }
+    checks::routed(routers, nodes)?;
     let ha = ha::wanted(run, hosts.as_ref().is_some_and(|h| h.shell))?;
     without_rooms_around();
+    spare_ranks::tell(run);
     let mut spec = describe(run, ranks, &program, run.saving.at_rest.spec()?)?;
     spec.protection.ft = run.mode(nodes);
     spec.placement = Placement {
         nodes,
-        spares,
+        spares: if nodes > 0 { spares } else { 0 },
         routers,
         router_share: router_share(run).unwrap_or(1),
         hosts,
@@ -98,7 +96,9 @@ fn begin(run: &Run) -> Result<i32, Failure> {
         clusters,
         ..spec.placement
     };
-    room::make(run, map, &mut spec);
+    let rooms = room::wanted(run, ranks).is_some();
+    let spare_nodes = spare_ranks::make(run, map, rooms, &mut spec)?;
+    room::make(run, map, spare_nodes, &mut spec);
     network::choose(run, &mut spec).map_err(|e| Failure::new(USAGE, e))?;
     spec.storage.ha = ha;
     spec.storage.manner = run.storage.vault_options.manner(domains);

@@ -6,7 +6,7 @@
 use crate::commands::top::job;
 use crate::commands::top::model::{Asks, Model};
 use crate::commands::top::style::{CHOSEN, GREEN, HEAD, RED, WIDE, YELLOW, first, state, styled};
-use crate::show::text::{command, count, cut};
+use crate::show::text::{command, count, cut, pad};
 use eyrie_terminal::units::millis;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -102,13 +102,11 @@ fn jobs(model: &Model, width: u16, height: usize) -> (String, Vec<Line<'static>>
         let (up, id, size) = (millis(job.uptime_ms as f64), cut(&job.job, 5), job.size);
         let text = match wide {
             true => {
-                let name = job.name.as_ref().map_or(String::from("-"), |n| cut(n, 13));
+                let name = pad(&job.name.as_ref().map_or(String::from("-"), |n| cut(n, 13)), 14);
                 let nodes = job.nodes.iter().filter(|n| n.state != "lost" && n.state != "left");
                 let program = command(&job.program, &job.args);
                 let (back, nodes) = (job.recoveries + job.rollbacks, nodes.count().max(1));
-                format!(
-                    "{id:<6}{name:<14}{state:<15}{size:>6}{nodes:>6}  {up:<8}{back:>5}  {program}"
-                )
+                format!("{id:<6}{name}{state:<15}{size:>6}{nodes:>6}  {up:<8}{back:>5}  {program}")
             }
             false => format!("{id:<6}{state:<14}{size:>6}  {up:<8}"),
         };

@@ -4,7 +4,7 @@
 use super::*;
 use crate::commands::top::model::tests::four;
 use crate::commands::top::model::{Key, Watched};
-use crate::show::screen::tests::{job, rank};
+use crate::show::screen::tests::{job, large, rank};
 use eyrie_control::JobStatus;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -109,10 +109,29 @@ fn what_is_bad_is_red_and_the_chosen_line_is_reversed() {
 }
 
 #[test]
+fn a_large_job_fits_with_the_worst_first_and_says_that_there_is_more() {
+    for (size, more) in [((40, 10), "+"), ((80, 24), " more)"), ((200, 60), "EVENTS")] {
+        let mut model = watching(large());
+        model.set_jobs(vec![large(), four()]);
+        let screen = text(&drawn(&model, size));
+        let lines: Vec<&str> = screen.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= usize::from(size.0)), "{screen}");
+        let head = lines.iter().position(|l| l.starts_with("RANKS")).unwrap();
+        // Not back is the worst; of those the first state by its name.
+        assert!(lines[head + 1].starts_with("253,"), "{screen}");
+        assert!(screen.contains(more), "{screen}");
+        // The last line stays that of the keys.
+        assert!(lines.last().unwrap().starts_with("q quit"), "{screen}");
+    }
+}
+
+#[test]
 fn any_size_is_drawn() {
     for width in [1, 8, 24, 39, 71, 72, 200] {
         for height in [1, 4, 5, 6, 8, 60] {
-            for mut model in [watching(four()), watching(many()), Model::default()] {
+            for mut model in
+                [watching(four()), watching(many()), watching(large()), Model::default()]
+            {
                 drawn(&model, (width, height));
                 model.help = true;
                 drawn(&model, (width, height));

@@ -23,18 +23,38 @@ pub struct Vault {
     pub action: Action,
 }
 
+const SCRUB: &str = "Examples:
+  eyrie vault scrub n*
+  eyrie vault scrub last --limit 50M
+
+Exit code 0: everything is sound now, and every generation whole. 1: something is lost, or a member
+is missing; or a folder is in use by a job that runs, or by another command, and nothing was
+changed.";
+const REPAIR: &str = "Example, with an empty folder in the place of a lost one:
+  mkdir n3; eyrie vault repair n*
+
+Exit code 0: everything is sound now, and every generation whole. 1: something is lost, or a member
+is missing; or a folder is in use by a job that runs, or by another command, and nothing was
+changed.";
+
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// List generations, what can be had of each, and their objects
+    #[command(after_help = "Examples:\n  eyrie vault ls n*\n  eyrie vault ls last --json")]
     Ls(Ls),
     /// Read everything (of a job also its images), and say what is damaged or missing; nothing is
     /// changed
+    #[command(after_help = "Examples:\n  eyrie vault verify n*\n  eyrie vault verify last")]
     Verify(Look),
     /// Read everything, and make anew from parity, or another copy, what is damaged
+    #[command(after_help = SCRUB)]
     Scrub(Mend),
     /// As scrub; empty folders take the places of members that are missing
+    #[command(after_help = REPAIR)]
     Repair(Mend),
     /// Write the objects of a generation to files, from parity where that must be
+    #[command(after_help = "Examples:\n  eyrie vault export n* --to checkpoint/\n  \
+        eyrie vault export n* --to s3://bucket/heat")]
     Export(Export),
     /// Store files as a new generation
     Import(Import),
@@ -66,10 +86,6 @@ pub struct Ls {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Exit code 0: everything is sound now, and every generation whole. 1: something is lost, or a member
-is missing; or a folder is in use by a job that runs, or by another command, and nothing was
-changed.")]
 pub struct Mend {
     #[command(flatten)]
     pub look: Look,

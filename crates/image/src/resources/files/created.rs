@@ -131,14 +131,15 @@ impl Made {
         self.all.get_mut(path)
     }
 
-    /// A folder has another name.
-    pub(crate) fn moved(&mut self, before: &Path, now: &Path) {
+    /// A folder has another name. Returns what it has under that.
+    pub(crate) fn moved(&mut self, before: &Path, now: &Path) -> Vec<PathBuf> {
         let of = |path: &PathBuf| path.strip_prefix(before).ok().map(|rest| now.join(rest));
         let moved: Vec<_> = self.all.keys().filter_map(|p| Some((p.clone(), of(p)?))).collect();
-        for (before, now) in moved {
-            let birth = self.all.remove(&before);
-            self.all.extend(birth.map(|birth| (now, birth)));
+        for (before, now) in &moved {
+            let birth = self.all.remove(before);
+            self.all.extend(birth.map(|birth| (now.clone(), birth)));
         }
+        moved.into_iter().map(|(_, now)| now).collect()
     }
 
     /// What one program made belongs to another process of it now.

@@ -5,7 +5,8 @@
 //! Kept true: what is not noted here is not changed by a restore. A file that is only written to at
 //! its end is cut back, so of a large one nothing is stored.
 
-use crate::kernel::inode::{Inode, born, device, is_shown_as};
+use crate::kernel::holes::bytes_there;
+use crate::kernel::inode::{Inode, born, device, is_shown_as, open_here};
 use crate::kernel::procfs::Mapping;
 use crate::resources::files::appends::{appends, grows, writes};
 use crate::resources::files::links::Linked;
@@ -14,7 +15,7 @@ use crate::resources::files::special;
 use crate::resources::files::watch::Touched;
 use crate::resources::open::{Table, file_id};
 use eyrie_image_format::state::files::path_of;
-use eyrie_image_format::state::objects::parts;
+use eyrie_image_format::state::objects::{MAX_OBJECT_BYTES, parts};
 use eyrie_image_format::state::resources::OpenFile;
 use eyrie_image_format::state::{FileId, Marks, kept};
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,7 +154,7 @@ fn choose(inode: Inode, mut wanted: Wanted, room: &mut Room) -> Option<Wanted> {
     }
     const NO_CONTENT: u32 = kept::FOLDER | kept::SPECIAL;
     let none = wanted.flags & NO_CONTENT != 0;
-    if !none && room.take(inode, wanted.file.size, limit) {
+    if !none && room.take(inode, bytes_of(&wanted.file, limit.min(room.limit)), limit) {
         wanted.flags |= kept::CONTENT;
     }
     let of_use = writes || wanted.flags & (kept::CONTENT | kept::BESIDE | NO_CONTENT) != 0;
@@ -162,6 +163,18 @@ fn choose(inode: Inode, mut wanted: Wanted, room: &mut Room) -> Option<Wanted> {
     }
     wanted.marks = metadata::of(Path::new(&path_of(parts(&wanted.file.path).0)));
     Some(wanted)
+}
+
+/// What storing a file takes: of a sparse one that is larger than what may be stored, its holes do
+/// not count.
+fn bytes_of(file: &FileId, most: u64) -> u64 {
+    if file.size <= most || file.size > MAX_OBJECT_BYTES {
+        return file.size;
+    }
+    match open_here(Path::new(&path_of(&file.path))) {
+        Ok(opened) => bytes_there(&opened, file.size, most.saturating_add(1)),
+        Err(_) => file.size,
+    }
 }
 
 fn inode(meta: &Metadata) -> Inode {
@@ -224,7 +237,9 @@ fn beside(wanted: &Wanted) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PAGE_BYTES;
     use eyrie_image_format::state::{Description, Target};
+    use std::os::unix::fs::FileExt;
 
     fn open(path: &Path, flags: i32, offset: u64) -> Description {
         let meta = fs::metadata(path).unwrap();
@@ -250,7 +265,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: u64| {
             let path = folder.path().join(name);
-            fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+            fs::write(&path, vec![1u8; bytes as usize]).unwrap();
             path
         };
         let large = SMALL_BYTES + 1;
@@ -275,6 +290,26 @@ mod tests {
         let found = find(&all, (&[], &Linked::default()), &[], &mut Room::new(large - 1));
         assert_eq!(names(&found, kept::CONTENT), ["input", "log.1"]);
         assert!(find(&all, (&[], &Linked::default()), &[], &mut Room::new(0)).is_empty());
+    }
+
+    #[test]
+    fn of_a_sparse_file_its_holes_do_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let stored = || {
+            let all =
+                Table { descriptors: vec![], descriptions: vec![open(&path, libc::O_RDWR, 0)] };
+            let mut room = Room::new(4 * PAGE_BYTES);
+            names(&find(&all, (&[], &Linked::default()), &[], &mut room), kept::CONTENT).len()
+        };
+        for at in 0..4 {
+            file.write_all_at(b"data", at << 30).unwrap();
+        }
+        assert_eq!(stored(), 1);
+        file.write_all_at(b"data", 5 << 30).unwrap();
+        assert_eq!(stored(), 0, "five pages are there, and four may be stored");
     }
 
     #[test]

@@ -219,7 +219,12 @@ impl Undo {
         aside: Option<PathBuf>,
         (shared, mut newer): (&[PathBuf], Vec<Newer>),
     ) -> Undo {
-        let known: BTreeSet<u64> = cases.iter().map(|case| case.file.ino).collect();
+        let known: BTreeSet<(u64, i64)> =
+            cases.iter().map(|case| (case.file.ino, case.born_ns)).collect();
+        // What changed its name, or whose folder did, is the program's as it was.
+        let is_known = |meta: &Metadata| {
+            [inode::born(meta), 0].iter().any(|born| known.contains(&(meta.ino(), *born)))
+        };
         for case in &mut cases {
             let meta = fs::symlink_metadata(&case.path);
             case.now = match &meta {
@@ -229,9 +234,9 @@ impl Undo {
             };
             let place = Some(case.place()).filter(|_| !matches!(case.now, Now::Gone));
             let writer = place.and_then(leases::of);
-            let older = meta.is_ok_and(|meta| {
-                let born = inode::born(&meta);
-                let other = !known.contains(&meta.ino()) && !case.is_it(&meta);
+            let older = meta.as_ref().is_ok_and(|meta| {
+                let born = inode::born(meta);
+                let other = !is_known(meta) && !case.is_it(meta);
                 other && born != 0 && born < case.file.mtime_ns.min(case.born_ns.max(1))
             });
             case.hands_off = match writer {
@@ -246,6 +251,7 @@ impl Undo {
                 // Nobody knows whose it is, and the program has neither open.
                 None if matches!(case.now, Now::Replaced)
                     && !case.is_open()
+                    && !meta.as_ref().is_ok_and(is_known)
                     && newer.iter().all(|newer| newer.path != case.path) =>
                 {
                     Some("what has its name now was not seen being made by the program".into())

@@ -198,3 +198,31 @@ fn of_a_log_of_several_it_is_told_unless_its_lines_are_recorded() {
     }
     assert_eq!(text(&file), "then and more");
 }
+
+#[test]
+fn files_of_folders_that_changed_their_names_are_the_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let aside = path("aside");
+    for name in ["old", "new"] {
+        fs::create_dir(path(name)).unwrap();
+        fs::write(path(name).join("x"), name).unwrap();
+    }
+    let touched = bits::TOUCHED | bits::CONTENT;
+    let cases = ["old/x", "new/x"].map(|name| case(&path(name), touched));
+    let contents = [content("old"), content("new")];
+    let ids = cases.each_ref().map(|case| case.id);
+    let contents = |id: u64| Some(&contents[ids.iter().position(|i| *i == id).unwrap()]);
+    fs::remove_dir_all(path("old")).unwrap();
+    fs::rename(path("new"), path("old")).unwrap();
+    fs::create_dir(path("new")).unwrap();
+    fs::write(path("new/x"), "newer").unwrap();
+    let meta = fs::metadata(path("new/x")).unwrap();
+    let newer = vec![Newer { path: path("new/x"), meta, guessed: false }];
+    let how = (Files::Auto, Appended::Auto);
+    let mut undo = Undo::of(cases.into(), how, Some(aside), (&[], newer));
+    undo.compare(&contents).unwrap();
+    undo.put_back(&contents).unwrap();
+    assert!(undo.notes.iter().all(|note| !note.left), "{:?}", undo.notes);
+    assert_eq!([text(&path("old/x")), text(&path("new/x"))], ["old", "new"]);
+}

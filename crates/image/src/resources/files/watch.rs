@@ -11,8 +11,8 @@
 //!
 //! Kept true: a file is only taken for a program's own if a process of that program was seen
 //! writing to it, or moved it there, or made its folder so shortly before that nothing was seen of
-//! that folder yet, or if it got its name from one that was; one that others were seen writing to
-//! is told apart.
+//! that folder yet, or if it got its name from one that was, or if a process did that which was
+//! gone at once where this program alone works; one that others were seen writing to is told apart.
 
 use crate::kernel::procfs::Stat;
 use crate::kernel::time::now;
@@ -63,10 +63,34 @@ const LOOKED: Duration = Duration::from_secs(1);
 const MAX_PARENTS: usize = 64;
 
 /// Who was seen writing to a file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Touch {
     by: BTreeSet<libc::pid_t>,
     others: bool,
+}
+
+impl Touch {
+    fn join(&mut self, other: Touch) {
+        self.by.extend(other.by);
+        self.others |= other.others;
+    }
+}
+
+/// The last file that got another name, what was known of it, and of what had that name.
+#[derive(Debug)]
+struct Renamed {
+    from: PathBuf,
+    to: PathBuf,
+    own: (Option<Birth>, Option<Touch>),
+    replaced: (Option<Birth>, Option<Touch>),
+}
+
+impl Renamed {
+    /// Whether this is the same the other way round, and both are there: they have changed places.
+    fn is_turned(&self, before: &Path, after: &Path) -> bool {
+        let there = |path: &Path| fs::symlink_metadata(path).is_ok();
+        (before, after) == (&self.to, &self.from) && there(before) && there(after)
+    }
 }
 
 /// Whose a process is.
@@ -103,6 +127,7 @@ struct Seen {
     files: BTreeMap<PathBuf, Touch>,
     made: Made,
     notes: Option<Notes>,
+    renamed: Option<Renamed>,
     /// What children of ours did.
     early: VecDeque<(libc::pid_t, Vec<u8>)>,
     /// The kernel says who it was.
@@ -375,8 +400,10 @@ impl Seen {
         if mask & libc::FAN_RENAME != 0 {
             let before = self::path(&self.folders, event, &[OLD_DFID_NAME]);
             let after = self::path(&self.folders, event, &[NEW_DFID_NAME]);
-            if mask & libc::FAN_ONDIR == 0 {
-                self.renamed(before.as_deref(), after.as_deref());
+            match (mask & libc::FAN_ONDIR != 0, before, after) {
+                (false, before, after) => self.renamed(before.as_deref(), after.as_deref()),
+                (true, Some(before), Some(after)) => self.folder_renamed(&before, &after),
+                (true, ..) => {}
             }
             return None;
         }
@@ -425,15 +452,26 @@ impl Seen {
                 self.known.insert(pid, (root, now));
                 Whose::Program(root)
             }
-            Whose::Unknown => {
-                self.known.get(&pid).map_or(Whose::Unknown, |(root, _)| Whose::Program(*root))
-            }
+            Whose::Unknown => match self.known.get(&pid) {
+                Some((root, _)) => Whose::Program(*root),
+                None => self.whose_alone(path),
+            },
             // Who has lost its parent may have come to us.
             Whose::Early(child) => {
                 let known = self.known.get(&pid);
                 known.map_or(Whose::Early(child), |(root, _)| Whose::Program(*root))
             }
             whose @ (Whose::Others | Whose::Ours) => whose,
+        }
+    }
+
+    /// A process that is gone before it could be looked at, as `mkdir` and `touch` of a script are,
+    /// is the program's that alone works where it was.
+    fn whose_alone(&mut self, path: Option<&Path>) -> Whose {
+        let Some(path) = path.filter(|_| self.told) else { return Whose::Unknown };
+        match self.guess.who_may(path, &self.roots) {
+            (by, true) if by.len() == 1 => Whose::Program(by[0]),
+            _ => Whose::Unknown,
         }
     }
 
@@ -484,20 +522,54 @@ impl Seen {
         }
     }
 
-    /// A file has another name: whose it was it is.
+    /// A file has another name: whose it was it is. Two that change places (`RENAME_EXCHANGE`) are
+    /// told of as two renames; the first one takes away what is known of the second.
     fn renamed(&mut self, before: Option<&Path>, after: Option<&Path>) {
+        if let (Some(before), Some(after)) = (before, after)
+            && let Some(last) = self.renamed.take_if(|last| last.is_turned(before, after))
+        {
+            return self.changed_places(last);
+        }
         let birth = before.and_then(|before| self.made.remove(before));
         let touch = before.and_then(|before| self.files.remove(before));
         let Some(after) = after else { return };
         // What had the name is gone.
-        self.made.remove(after);
-        if let Some(birth) = birth.filter(|birth| !birth.shared) {
-            self.make(after, birth.by, birth.guessed);
-        }
+        let replaced = (self.made.remove(after), self.files.get(after).cloned());
+        let own = (birth, touch.clone());
+        let from = before.map(Path::to_path_buf);
+        self.renamed = from.map(|from| Renamed { from, to: after.to_path_buf(), own, replaced });
+        self.made_under(after, birth);
         if let Some(touch) = touch {
-            let at = self.files.entry(after.to_path_buf()).or_default();
-            at.by.extend(touch.by);
-            at.others |= touch.others;
+            self.files.entry(after.to_path_buf()).or_default().join(touch);
+        }
+    }
+
+    fn changed_places(&mut self, last: Renamed) {
+        for (path, (birth, touch)) in [(&last.from, last.replaced), (&last.to, last.own)] {
+            self.made.remove(path);
+            self.made_under(path, birth);
+            self.files.remove(path);
+            self.files.extend(touch.map(|touch| (path.clone(), touch)));
+        }
+    }
+
+    /// It is the same file, by number and birth, whatever lies there by now.
+    fn made_under(&mut self, path: &Path, birth: Option<Birth>) {
+        if let Some(birth) = birth.filter(|birth| !birth.shared) {
+            self.made.insert(path.to_path_buf(), birth);
+            self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
+        }
+    }
+
+    /// A folder has another name, with all that is below. What is told next may be of a new one
+    /// that has the name which it had.
+    fn folder_renamed(&mut self, before: &Path, after: &Path) {
+        self.moved(before, after);
+        for folder in self.folders.values_mut() {
+            if let Ok(rest) = folder.strip_prefix(before) {
+                // Joined to nothing it would end with a slash.
+                *folder = after.components().chain(rest.components()).collect();
+            }
         }
     }
 
@@ -586,14 +658,14 @@ impl Seen {
 
     /// A folder has another name.
     fn moved(&mut self, before: &Path, now: &Path) {
-        self.made.moved(before, now);
+        for path in self.made.moved(before, now) {
+            self.notes.iter_mut().for_each(|notes| notes.add(&path, &self.made));
+        }
         let of = |path: &PathBuf| Some(now.join(path.strip_prefix(before).ok()?));
         let moved: Vec<_> = self.files.keys().filter_map(|p| Some((p.clone(), of(p)?))).collect();
         for (before, now) in moved {
             if let Some(touch) = self.files.remove(&before) {
-                let at = self.files.entry(now).or_default();
-                at.by.extend(touch.by);
-                at.others |= touch.others;
+                self.files.entry(now).or_default().join(touch);
             }
         }
     }
@@ -642,94 +714,5 @@ fn handle_of(folder: &Path) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    #[test]
-    fn what_a_script_writes_is_told_apart_from_what_others_do() {
-        let folder = tempfile::tempdir().unwrap();
-        // Without the right to know of others there is nothing to be tested, and nothing told.
-        let Some(watch) = Watch::begin() else { return };
-        let shell = |line: &str| {
-            let mut command = Command::new("sh");
-            command.arg("-c").arg(line).current_dir(folder.path());
-            command.stdin(std::process::Stdio::piped()).spawn().unwrap()
-        };
-        let mut own = shell("read go; echo 1 >> own; echo 1 >> both; read go");
-        let root = own.id() as libc::pid_t;
-        watch.follow(root, &[]);
-        // Not a child of this process.
-        let mut other = shell("(setsid sh -c 'echo 1 >> both; echo 1 >> theirs' &) & read go");
-        let is_there = |name: &str| folder.path().join(name).exists();
-        while !is_there("theirs") {
-            std::thread::yield_now();
-        }
-        watch.take(1000);
-        io::Write::write_all(own.stdin.as_mut().unwrap(), b"go\n").unwrap();
-        let touched = loop {
-            watch.take(10);
-            let touched = watch.touched(root);
-            if touched.len() == 2 || !tells() {
-                break touched;
-            }
-        };
-        other.kill().unwrap();
-        own.kill().unwrap();
-        drop((other.wait(), own.wait()));
-        let path = |name: &str| folder.path().join(name);
-        let file = |name: &str, shared| Touched { path: path(name), shared, folder: false };
-        if tells() {
-            assert_eq!(touched, [file("both", true), file("own", false)]);
-        }
-        watch.leave(root);
-        assert!(watch.touched(root).is_empty());
-    }
-
-    #[test]
-    fn folders_that_come_and_get_other_names_are_watched() {
-        let folder = tempfile::tempdir().unwrap();
-        let Some(watch) = Watch::begin() else { return };
-        let mut command = Command::new("sh");
-        let line = "read go; mkdir -p a/b; read go; echo 1 > a/b/new; read go; mv a d; read go
-            echo 1 >> d/b/later; echo 1 > end; read go";
-        command.arg("-c").arg(line).current_dir(folder.path());
-        let mut own = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let root = own.id() as libc::pid_t;
-        watch.follow(root, &[]);
-        let mut on = || io::Write::write_all(own.stdin.as_mut().unwrap(), b"go\n").unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let watched = |name: &str| {
-            while tells() && !watch.seen().folders.values().any(|f| *f == path(name)) {
-                watch.take(10);
-            }
-        };
-        let until = |name: &str| loop {
-            watch.take(10);
-            let touched = watch.touched(root).into_iter().filter(|t| !t.folder).map(|t| t.path);
-            let touched: Vec<PathBuf> = touched.collect();
-            if touched.contains(&path(name)) || !tells() {
-                break touched;
-            }
-        };
-        on();
-        watched("a/b");
-        on();
-        until("a/b/new");
-        on();
-        watched("d/b");
-        on();
-        let mut touched = until("end");
-        own.kill().unwrap();
-        drop(own.wait());
-        touched.retain(|path| path.exists());
-        let all = ["d/b/later", "d/b/new", "end"].map(path);
-        assert!(!tells() || touched == all, "{touched:?}");
-    }
-
-    /// Whether this process may know of others.
-    fn tells() -> bool {
-        // SAFETY: no arguments.
-        unsafe { libc::geteuid() == 0 }
-    }
-}
+#[path = "watch_tests.rs"]
+mod tests;

@@ -6,11 +6,11 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
+use crate::kernel::holes::next_part;
 use eyrie_image_format::state::{object_at, object_of};
 use eyrie_image_format::support::spans::Spans;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl Objects {
             let at = object_at(i);
             match object {
                 Object::Elsewhere | Object::Unseen => {}
-                Object::File { file, bytes } => data(file, *bytes, at, &mut all)?,
+                Object::File { file, bytes } => data(file, *bytes, at, &mut all),
                 Object::Mapped { there, .. } => {
                     there.iter().for_each(|span| all.push(at + span.start, at + span.end));
                 }
@@ -132,26 +132,12 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> CaptureError {
 }
 
 /// Adds the pages of a file that have content, from address `base` on.
-fn data(file: &File, bytes: u64, base: u64, to: &mut Spans) -> Result<(), CaptureError> {
-    let seek = |at: u64, whence| {
-        // SAFETY: moves the offset of a description of our own.
-        let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, whence) };
-        u64::try_from(found).map_err(|_| io::Error::last_os_error())
-    };
+fn data(file: &File, bytes: u64, base: u64, to: &mut Spans) {
     let mut at = 0;
-    while at < bytes {
-        let start = match seek(at, libc::SEEK_DATA) {
-            Ok(start) => start.max(at) / PAGE_BYTES * PAGE_BYTES,
-            Err(e) if e.raw_os_error() == Some(libc::ENXIO) => break,
-            // Where holes are not told apart all is content.
-            Err(_) => at,
-        };
-        let end = seek(start, libc::SEEK_HOLE).unwrap_or(bytes).min(bytes);
-        let end = end.max(start + 1).next_multiple_of(PAGE_BYTES);
-        to.push(base + start, base + end);
-        at = end;
+    while let Some((start, end)) = next_part(file, at, bytes) {
+        at = end.next_multiple_of(PAGE_BYTES);
+        to.push(base + start / PAGE_BYTES * PAGE_BYTES, base + at);
     }
-    Ok(())
 }
 
 fn read_file(file: &File, offset: u64, to: &mut [u8]) -> Result<(), CaptureError> {

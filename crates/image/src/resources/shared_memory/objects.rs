@@ -8,7 +8,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
-use crate::kernel::inode::{Inode, device, inode_at, is_shown_as};
+use crate::kernel::inode::{Inode, device, inode_at, is_shown_as, open_here};
 use crate::kernel::procfs::{self, DELETED, Mapping};
 use crate::kernel::remote_calls::Agent;
 use crate::resources::files::links::Linked;
@@ -25,11 +25,11 @@ use eyrie_image_format::state::{
 use eyrie_image_format::support::spans::Spans;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -389,12 +389,6 @@ fn open(pid: libc::pid_t, found: &Found) -> Option<File> {
         let meta = file.metadata().ok()?;
         (meta.ino() == found.ino && meta.is_file()).then_some(file)
     })
-}
-
-/// Opens what may be something else by now, where its process runs: it neither waits for the other
-/// end of a pipe nor takes a terminal.
-fn open_here(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> CaptureError {
