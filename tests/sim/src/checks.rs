@@ -64,6 +64,12 @@ impl Truth {
         }
     }
 
+    /// Whether a process of a rank has a successor.
+    pub fn is_succeeded(&self, rank: u32, incarnation: u32) -> bool {
+        let last = self.incarnation[rank as usize];
+        last != u32::MAX && incarnation < last
+    }
+
     /// Of ranks that go back together: this one does to an image of it, or to the beginning (0), so
     /// that what it recorded since counts for nothing.
     pub fn goes_back(&mut self, rank: u32, incarnation: u32, generation: u32) {

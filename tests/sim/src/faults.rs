@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    fn links(&self) -> Vec<(Member, Member, usize)> {
+    pub fn links(&self) -> Vec<(Member, Member, usize)> {
         let of = |(at, n): (&Member, &crate::node::Node)| {
             n.peers.iter().map(|(p, link)| (*at, *p, link.conn)).collect::<Vec<_>>()
         };

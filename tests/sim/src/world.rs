@@ -85,6 +85,8 @@ pub struct Report {
     pub left: u64,
     /// Nodes that joined again without anything, when their ranks had migrated.
     pub emptied: u64,
+    /// Nodes that were not to leave after all.
+    pub called_off: u64,
     /// Orders to stand still, and how often all did.
     pub suspends: u64,
     pub stood: u64,
@@ -105,6 +107,7 @@ impl Report {
         self.unfit += other.unfit;
         self.left += other.left;
         self.emptied += other.emptied;
+        self.called_off += other.called_off;
         self.suspends += other.suspends;
         self.stood += other.stood;
         self.ended_lost += u64::from(other.lost);
@@ -118,7 +121,7 @@ impl std::fmt::Display for Report {
             "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} read out \
              of the vault, {} times back to the beginning, {} times no place for a rank, \
              {} controllers lost, {} nodes left ({} \
-             joined again), {} times told to stand still ({} times all did), \
+             joined again, {} stayed after all), {} times told to stand still ({} times all did), \
              {} jobs lost with their last node",
             self.events,
             self.faults,
@@ -131,6 +134,7 @@ impl std::fmt::Display for Report {
             self.controllers,
             self.left,
             self.emptied,
+            self.called_off,
             self.suspends,
             self.stood,
             self.ended_lost

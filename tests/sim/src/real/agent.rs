@@ -470,7 +470,10 @@ impl World {
             FromNode::Stored { rank, generation, image, .. } => {
                 note = Note::Stored(image.depends.clone());
                 let result = CheckpointResult::Taken(Box::new(taken(rank, generation, &image)));
-                let start = u64::from(image.incarnation);
+                let runs = self.nodes.get(&at).and_then(|n| n.procs.get(&rank));
+                // A mutation: it passes for one of the process that is there now.
+                let late = runs.filter(|_| self.mutated(Mutation::LateImages));
+                let start = u64::from(late.map_or(image.incarnation, |p| p.incarnation));
                 From::CheckpointOver { rank, start, generation, result }
             }
             FromNode::NotCopied { rank, generation, to } => {

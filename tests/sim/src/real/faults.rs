@@ -8,6 +8,10 @@ use eyrie_protocol::membership::Member;
 
 /// A connection that stands still does so for so long.
 const STALLED: u64 = 1_500;
+/// A cluster dies when all is whole, or after so many looks.
+const LOOKS: u32 = 100;
+/// Once in so many times that an image is found to come back from the controller dies.
+const FOUND: u64 = 15;
 
 impl Simulation {
     /// Something delicate begins: once in `n` times a fault comes right now.
@@ -69,7 +73,7 @@ impl Simulation {
             Faults::Nodes if self.world.random.one_in(2) => self.kill_rank(),
             Faults::Nodes => self.kill_node(),
             Faults::All if self.world.sites.are_known() && self.world.random.one_in(3) => {
-                self.lose_cluster();
+                self.world.at(0, Event::Real(Happens::LoseCluster { looks: LOOKS }));
             }
             Faults::All => self.fault_of_one(),
         }
@@ -78,8 +82,19 @@ impl Simulation {
         self.world.at(after, Event::Real(Happens::Fault));
     }
 
-    /// All nodes of a cluster die, if another one is left: as one, if copies are outside.
-    fn lose_cluster(&mut self) {
+    /// All nodes of a cluster die, if another one is left: as one, if copies are outside. That is
+    /// waited for a while, and that there is something to lose.
+    pub fn lose_cluster(&mut self, looks: u32) {
+        if self.ended() {
+            return;
+        }
+        self.sync();
+        let is_ripe = self.newest.values().any(|image| *image > 0) && self.world.is_whole();
+        if looks > 0 && !is_ripe {
+            let after = 1 + self.world.random.below(30);
+            return self.world.at(after, Event::Real(Happens::LoseCluster { looks: looks - 1 }));
+        }
+        self.world.count_anew();
         let cluster = self.world.random.below(2) as u32;
         let there = |m: &&Member| self.world.sites.cluster(m.node) == cluster;
         let (lost, left): (Vec<&Member>, Vec<&Member>) = self.world.nodes.keys().partition(there);
@@ -89,15 +104,31 @@ impl Simulation {
         let lost: Vec<Member> = lost.into_iter().copied().collect();
         let deaths = self.world.truth.deaths;
         let one = self.world.is_copied_outside(&lost);
-        self.world.trace(|| format!("FAULT cluster {cluster} is lost"));
+        self.world.trace(|| format!("FAULT cluster {cluster} is lost, as one: {one}"));
         lost.into_iter().for_each(|member| self.lose(member));
         if one {
             self.world.truth.deaths = deaths + 1;
         }
     }
 
+    /// A rank dies, as a part of a fault that was counted.
+    pub fn lose_rank(&mut self) {
+        if !self.ended() {
+            self.kill_rank();
+        }
+    }
+
+    /// The controller dies in what it does now, or next: once in so many times.
+    pub fn controller_nearby(&mut self) {
+        let all = self.setup.faults == Faults::All && self.fate.is_none();
+        if all && self.world.faults_left > 0 && !self.ended() && self.world.random.one_in(FOUND) {
+            self.begin_fault();
+            self.kill_controller();
+        }
+    }
+
     fn fault_of_one(&mut self) {
-        match self.world.random.below(18) {
+        match self.world.random.below(20) {
             0..=2 => self.kill_rank(),
             3..=5 => self.kill_node(),
             6 => {
@@ -114,6 +145,7 @@ impl Simulation {
             }
             11..=14 => self.kill_controller(),
             15 => self.stall_replica(),
+            18 | 19 => self.stall_link(),
             16 => self.lose_connection(),
             _ => {
                 self.kill_rank();
@@ -142,6 +174,21 @@ impl Simulation {
         // It comes as one fault.
         self.world.faults_left += 1;
         self.world.at(after, Event::Real(Happens::LoseThis { member }));
+    }
+
+    /// What two nodes say to each other comes late, and meanwhile a rank dies.
+    fn stall_link(&mut self) {
+        let links = self.world.links();
+        let Some((a, b, conn)) = self.world.random.pick(&links) else { return };
+        let c = &mut self.world.conns[conn];
+        if c.blocked || c.broken {
+            return;
+        }
+        c.blocked = true;
+        self.world.trace(|| format!("FAULT what {a} and {b} say to each other is late"));
+        self.world.at(STALLED, Event::Heal { conn });
+        let after = self.world.random.below(400);
+        self.world.at(after, Event::Real(Happens::LoseRank));
     }
 
     fn kill_rank(&mut self) {

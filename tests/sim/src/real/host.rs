@@ -56,6 +56,10 @@ pub struct Simulation {
     pub(super) vaulted: bool,
     /// The newest image of each rank that counts.
     pub(super) newest: BTreeMap<u32, u32>,
+    /// Who holds the images that are kept, after the last turn.
+    pub(super) holders: BTreeMap<(u32, u32), BTreeSet<Member>>,
+    /// Images that the controller takes for guarded by nodes that are gone, and since when.
+    pub(super) thin: BTreeMap<(u32, u32), Time>,
     /// What the console has printed of each rank, and how much of that before all ranks went back
     /// the last time.
     pub(super) printed: Vec<Vec<u8>>,
@@ -109,6 +113,8 @@ impl Simulation {
             keepers: Vec::new(),
             vaulted: false,
             newest: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            thin: BTreeMap::new(),
             printed: vec![Vec::new(); ranks],
             foreign: vec![0; ranks],
             rollbacks: 0,
@@ -239,6 +245,9 @@ impl Simulation {
             Event::Real(Happens::Beat) => self.beat(),
             Event::Real(Happens::Grow) => self.grow(),
             Event::Real(Happens::LoseThis { member }) => self.lose_this(member),
+            Event::Real(Happens::LoseCluster { looks }) => self.lose_cluster(looks),
+            Event::Real(Happens::LoseRank) => self.lose_rank(),
+            Event::Real(Happens::CallOff { node }) => self.call_off(node),
             Event::Real(Happens::Hold) => self.hold(),
             Event::Real(Happens::Vanish { client }) => {
                 self.turn(|c| c.client_gone(client));
@@ -289,6 +298,9 @@ impl Simulation {
             self.world.truth.stored(rank, generation, depends);
         }
         self.notes.push((rank, note));
+        if matches!(said, eyrie_control::FromNode::Found { .. }) {
+            self.controller_nearby();
+        }
         let (node, line) = (member.node, conn as u64 + 1);
         let frame = Numbered { number, heard, message: said };
         self.turn(|c| c.job.take(Msg::Framed { node, line, frame }));
@@ -358,12 +370,12 @@ impl Simulation {
         });
     }
 
-    /// Somebody wants a node to leave. It does, or there is a reason against it.
+    /// Somebody wants nodes to leave. They do, or there is a reason against it.
     fn drain(&mut self) {
-        let members = self.world.controller.planner.keepers();
+        let keepers = self.world.controller.planner.keepers();
         let after = 500 + self.world.random.below(5_000);
         self.world.at(after, Event::Real(Happens::Drain));
-        let Some(member) = self.world.random.pick(&members).filter(|_| !self.ended()) else {
+        let Some(member) = self.world.random.pick(&keepers).filter(|_| !self.ended()) else {
             return;
         };
         if self.controller.is_none() {
@@ -371,13 +383,51 @@ impl Simulation {
         }
         self.world.count_anew();
         let migrates = self.world.random.one_in(2);
-        self.world.trace(|| format!("{member} is to leave (it stays a spare: {migrates})"));
+        let going = self.others_with(member, &keepers);
+        let stay = keepers.iter().map(|m| m.node).filter(|node| !going.contains(node));
+        let stay: Vec<u32> = stay.collect();
+        let to = match self.world.random.one_in(4) {
+            true => self.world.random.pick(&stay).into_iter().collect(),
+            false => Vec::new(),
+        };
+        self.world.trace(|| format!("{going:?} are to leave, to {to:?} (as spares: {migrates})"));
         let mut answer = Ok(());
-        self.turn(|c| answer = c.drain(member.node, migrates, 1));
-        self.asked("a node is to leave", answer);
+        self.turn(|c| answer = c.drain(&going, &to, migrates, 1));
+        if answer.is_ok() && self.world.random.one_in(3) {
+            let after = self.world.random.below(1_500);
+            self.world.at(after, Event::Real(Happens::CallOff { node: member.node }));
+        }
+        self.asked("nodes are to leave", answer);
         self.sync();
         self.world.bear_less();
         self.fault_nearby(3);
+    }
+
+    /// Who is to leave when this node is: it alone, all of its cluster, or another one, too.
+    fn others_with(&mut self, member: Member, keepers: &[Member]) -> Vec<u32> {
+        let world = &mut self.world;
+        let mut going = vec![member.node];
+        if world.neighbours.are_known() && world.random.one_in(3) {
+            let of = |node: u32| world.neighbours.cluster(node);
+            let with = keepers.iter().map(|m| m.node).filter(|n| of(*n) == of(member.node));
+            going = with.collect();
+        } else if keepers.len() > 2 && world.random.one_in(4) {
+            going.extend(world.random.pick(keepers).map(|m| m.node).filter(|n| *n != member.node));
+        }
+        going
+    }
+
+    /// A node is not to leave after all.
+    fn call_off(&mut self, node: u32) {
+        if self.ended() || self.controller.is_none() {
+            return;
+        }
+        self.world.trace(|| format!("node {node} is not to leave after all"));
+        let mut answer = Ok(());
+        self.turn(|c| answer = c.call_off(node));
+        self.world.report.called_off += u64::from(answer.is_ok());
+        self.asked("a node is not to leave", answer);
+        self.fault_nearby(4);
     }
 
     fn suspend(&mut self, stands: bool) {

@@ -9,6 +9,7 @@
 pub mod agent;
 mod faults;
 mod host;
+mod images;
 mod mutations;
 mod sets;
 mod spec;
@@ -155,6 +156,12 @@ pub enum Happens {
     LoseThis {
         member: Member,
     },
+    /// A cluster does, as soon as all is whole, or after so many looks.
+    LoseCluster {
+        looks: u32,
+    },
+    /// A rank dies, as a part of a fault.
+    LoseRank,
     /// A node joins.
     Grow,
     /// A client has the job stand still.
@@ -165,8 +172,12 @@ pub enum Happens {
     },
     /// Nodes and controller tell each other that they are there.
     Beat,
-    /// Somebody wants a node to leave.
+    /// Somebody wants nodes to leave.
     Drain,
+    /// Somebody wants this one not to leave after all.
+    CallOff {
+        node: u32,
+    },
     /// The user wants the job to stand still, or to go on.
     Suspend {
         stands: bool,

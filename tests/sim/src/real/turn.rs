@@ -267,11 +267,18 @@ impl Simulation {
             if generation > before {
                 self.world.report.checkpoints += 1;
                 self.world.check_copies(rank, generation);
+                self.world.check_incarnation(rank, generation);
             }
         }
+        self.check_given_up();
+        self.check_guards();
         let Some(controller) = &mut self.controller else { return };
         let (phase, rollbacks) = (controller.phase(), controller.rollbacks());
         let goes_back = phase == "rolling-back";
+        if phase == "running" && self.world.controller.planner.goes_back() {
+            let why = "ranks come back, and the planner waits for the end of all processes";
+            self.world.fail(String::from(why));
+        }
         let code = controller.job.exit_code();
         if goes_back && !std::mem::replace(&mut self.went_back, goes_back) {
             if !self.world.together {
