@@ -1,8 +1,8 @@
 //! What goes wrong around the real controller, and when.
 
+use crate::real::fate::Fate;
 use crate::real::host::Simulation;
 use crate::real::{Faults, Happens};
-use crate::term::Fate;
 use crate::types::{Endpoint, Event};
 use eyrie_protocol::membership::Member;
 
@@ -24,7 +24,7 @@ impl Simulation {
 
     /// All ranks go back: often another node dies while they do.
     pub fn loss_nearby(&mut self) {
-        if self.rollbacks == 0 && !self.world.together {
+        if self.rollbacks == 0 && !self.world.together && !self.setup.small {
             // By then there may have been as many as there were to be.
             self.world.faults_left = self.world.faults_left.max(1);
         }
@@ -89,13 +89,17 @@ impl Simulation {
             return;
         }
         self.sync();
-        let is_ripe = self.newest.values().any(|image| *image > 0) && self.world.is_whole();
+        let planner = &self.world.controller.planner;
+        let counts = self.newest.iter().filter(|(_, image)| **image > 0);
+        let homes: Vec<Member> = counts.filter_map(|(rank, _)| planner.home(*rank)).collect();
+        let is_ripe = !homes.is_empty() && self.world.is_whole();
         if looks > 0 && !is_ripe {
             let after = 1 + self.world.random.below(30);
             return self.world.at(after, Event::Real(Happens::LoseCluster { looks: looks - 1 }));
         }
         self.world.count_anew();
-        let cluster = self.world.random.below(2) as u32;
+        let home = self.world.random.pick(&homes);
+        let cluster = home.map_or(0, |home| self.world.sites.cluster(home.node));
         let there = |m: &&Member| self.world.sites.cluster(m.node) == cluster;
         let (lost, left): (Vec<&Member>, Vec<&Member>) = self.world.nodes.keys().partition(there);
         if lost.is_empty() || left.is_empty() {
@@ -112,10 +116,23 @@ impl Simulation {
     }
 
     /// A rank dies, as a part of a fault that was counted.
-    pub fn lose_rank(&mut self) {
-        if !self.ended() {
-            self.kill_rank();
+    pub fn lose_rank(&mut self, rank: Option<u32>) {
+        if self.ended() {
+            return;
         }
+        let Some(rank) = rank else { return self.kill_rank() };
+        let runs = |n: &(&Member, &crate::node::Node)| {
+            n.1.procs.get(&rank).is_some_and(|process| !process.done)
+        };
+        let home = self.world.nodes.iter().find(runs).map(|(at, _)| *at);
+        home.into_iter().for_each(|at| self.kill_this_rank(at, rank));
+    }
+
+    /// A rank at one end of a link that has a mate at the other.
+    fn mate_over(&self, a: Member, b: Member) -> Option<u32> {
+        let at = |m: Member| self.world.nodes.get(&m).into_iter().flat_map(|n| n.procs.keys());
+        let has_mate = |rank: &&u32| at(b).any(|mate| self.world.is_inner((**rank, *mate, 0)));
+        at(a).find(has_mate).copied()
     }
 
     /// The controller dies in what it does now, or next: once in so many times.
@@ -179,7 +196,11 @@ impl Simulation {
     /// What two nodes say to each other comes late, and meanwhile a rank dies.
     fn stall_link(&mut self) {
         let links = self.world.links();
+        let inner = |l: &&(Member, Member, usize)| self.mate_over(l.0, l.1).is_some();
+        let inner: Vec<_> = links.iter().filter(inner).copied().collect();
+        let links = if inner.is_empty() { links } else { inner };
         let Some((a, b, conn)) = self.world.random.pick(&links) else { return };
+        let rank = self.mate_over(a, b);
         let c = &mut self.world.conns[conn];
         if c.blocked || c.broken {
             return;
@@ -188,7 +209,7 @@ impl Simulation {
         self.world.trace(|| format!("FAULT what {a} and {b} say to each other is late"));
         self.world.at(STALLED, Event::Heal { conn });
         let after = self.world.random.below(400);
-        self.world.at(after, Event::Real(Happens::LoseRank));
+        self.world.at(after, Event::Real(Happens::LoseRank { rank }));
     }
 
     fn kill_rank(&mut self) {
@@ -201,7 +222,7 @@ impl Simulation {
         self.kill_this_rank(at, rank);
     }
 
-    fn kill_this_rank(&mut self, at: Member, rank: u32) {
+    pub fn kill_this_rank(&mut self, at: Member, rank: u32) {
         self.world.trace(|| format!("FAULT rank {rank} on {at} dies"));
         self.world.hurt([rank]);
         self.world.kill_ranks(at, &[rank]);
@@ -224,7 +245,7 @@ impl Simulation {
         }
     }
 
-    fn kill_this_node(&mut self, member: Option<Member>) {
+    pub fn kill_this_node(&mut self, member: Option<Member>) {
         let there = member.filter(|m| self.world.nodes.contains_key(m));
         if let Some(member) = there.filter(|_| self.world.nodes.len() > 1) {
             self.world.trace(|| format!("FAULT {member} dies"));
@@ -258,16 +279,20 @@ impl Simulation {
         self.world.at(after, Event::Real(Happens::Gone { node, deaths }));
     }
 
-    /// The connection of a node to the controller breaks; for the controller it is lost.
     fn lose_connection(&mut self) {
         let victims: Vec<Member> = self.world.nodes.keys().copied().collect();
-        let Some(member) = self.world.random.pick(&victims).filter(|_| victims.len() > 1) else {
-            return;
-        };
+        if let Some(member) = self.world.random.pick(&victims).filter(|_| victims.len() > 1) {
+            self.lose_this_connection(member);
+        }
+    }
+
+    /// The connection of a node to the controller breaks; for the controller it is lost. False: it
+    /// has none.
+    pub fn lose_this_connection(&mut self, member: Member) -> bool {
         let conn = self.world.nodes[&member].conn;
         let open = |c: &crate::net::Conn| c.side(Endpoint::Controller).is_some() && !c.broken;
         if self.controller.is_none() || !open(&self.world.conns[conn]) {
-            return;
+            return false;
         }
         self.world.trace(|| format!("FAULT the connection of {member} breaks"));
         // Half of them go on until they are cleared away: those that call earlier are told to go.
@@ -279,6 +304,7 @@ impl Simulation {
         let ranks = self.world.ranks_at(member);
         self.world.hurt(ranks);
         self.world.cut(conn);
+        true
     }
 
     fn kill_controller(&mut self) {

@@ -1,8 +1,8 @@
 //! The run of one job: what happens in the world, and what the controller is told of it.
 
+use crate::real::fate::Fate;
 use crate::real::spec::{self, Drawn};
 use crate::real::{Faults, Happens, Note, Report, Setup, Told};
-use crate::term::Fate;
 use crate::types::{Endpoint, Event, FromNode, Mutation, Packet, Time};
 use crate::world::World;
 use eyrie_controller::memory::Memory;
@@ -58,6 +58,10 @@ pub struct Simulation {
     pub(super) newest: BTreeMap<u32, u32>,
     /// Who holds the images that are kept, after the last turn.
     pub(super) holders: BTreeMap<(u32, u32), BTreeSet<Member>>,
+    /// All ranks went back, as far as the planner knew, when the last turn was over.
+    pub(super) was_back: bool,
+    /// When a node stayed last that was to leave.
+    pub(super) stayed_at: Time,
     /// Images that the controller takes for guarded by nodes that are gone, and since when.
     pub(super) thin: BTreeMap<(u32, u32), Time>,
     /// What the console has printed of each rank, and how much of that before all ranks went back
@@ -114,6 +118,8 @@ impl Simulation {
             vaulted: false,
             newest: BTreeMap::new(),
             holders: BTreeMap::new(),
+            was_back: false,
+            stayed_at: Time::MAX,
             thin: BTreeMap::new(),
             printed: vec![Vec::new(); ranks],
             foreign: vec![0; ranks],
@@ -136,7 +142,7 @@ impl Simulation {
             simulation.boot(node, u64::from(node) + 1);
         }
         let world = &mut simulation.world;
-        if setup.faults == Faults::None {
+        if setup.faults == Faults::None || setup.small {
             world.faults_left = 0;
         }
         if setup.drains && setup.faults == Faults::All {
@@ -195,22 +201,29 @@ impl Simulation {
     /// Runs to the end of the job.
     pub fn run(mut self) -> Result<Report, String> {
         loop {
-            let Some((time, event)) = self.world.agenda.next() else {
-                return Err(format!("nothing happens any more: {}", self.where_it_stands()));
-            };
-            self.world.now = time;
-            self.world.report.events += 1;
-            self.happen(event);
-            if let Some(why) = self.world.wrong.take() {
-                return Err(why);
-            }
-            if self.is_over() {
-                return self.check_end().map(|()| self.world.report);
-            }
-            if self.world.report.events > MOST_EVENTS {
-                return Err(format!("hung: {}", self.where_it_stands()));
+            if let Some(ended) = self.advance() {
+                return ended.map(|()| self.world.report);
             }
         }
+    }
+
+    /// Lets the next thing happen. How the run ended, if it did.
+    pub(super) fn advance(&mut self) -> Option<Result<(), String>> {
+        let Some((time, event)) = self.world.agenda.next() else {
+            let why = format!("nothing happens any more: {}", self.where_it_stands());
+            return Some(Err(why));
+        };
+        self.world.now = time;
+        self.world.report.events += 1;
+        self.happen(event);
+        if let Some(why) = self.world.wrong.take() {
+            return Some(Err(why));
+        }
+        if self.is_over() {
+            return Some(self.check_end());
+        }
+        let hung = self.world.report.events > MOST_EVENTS;
+        hung.then(|| Err(format!("hung: {}", self.where_it_stands())))
     }
 
     fn happen(&mut self, event: Event) {
@@ -246,7 +259,7 @@ impl Simulation {
             Event::Real(Happens::Grow) => self.grow(),
             Event::Real(Happens::LoseThis { member }) => self.lose_this(member),
             Event::Real(Happens::LoseCluster { looks }) => self.lose_cluster(looks),
-            Event::Real(Happens::LoseRank) => self.lose_rank(),
+            Event::Real(Happens::LoseRank { rank }) => self.lose_rank(rank),
             Event::Real(Happens::CallOff { node }) => self.call_off(node),
             Event::Real(Happens::Hold) => self.hold(),
             Event::Real(Happens::Vanish { client }) => {
@@ -254,14 +267,12 @@ impl Simulation {
             }
             Event::Real(Happens::Drain) => self.drain(),
             Event::Real(Happens::Suspend { stands }) => self.suspend(stands),
-            // Of the controller of other kinds.
-            Event::Join | Event::Schedule => {}
             Event::Strike { rank } => self.strike(rank),
             other => self.world.happen(other),
         }
     }
 
-    fn is_controllers(&self, conn: usize, side: usize) -> bool {
+    pub(super) fn is_controllers(&self, conn: usize, side: usize) -> bool {
         self.world.conns[conn].ends[side] == Endpoint::Controller
     }
 
@@ -415,6 +426,24 @@ impl Simulation {
             going.extend(world.random.pick(keepers).map(|m| m.node).filter(|n| *n != member.node));
         }
         going
+    }
+
+    /// Ranks are to stand, as their node leaves: now and then it is not to, right then.
+    pub(super) fn call_off_nearby(&mut self, order: &eyrie_control::ToNode) {
+        use eyrie_control::ToNode as To;
+        let holds = match order {
+            To::Checkpoint(order) => order.hold,
+            To::CheckpointSet { hold, .. } => *hold,
+            _ => false,
+        };
+        if !holds || !self.setup.drains || !self.world.random.one_in(6) {
+            return;
+        }
+        let member = self.world.controller.planner.leaving().next();
+        if let Some(member) = member {
+            let after = self.world.random.below(300);
+            self.world.at(after, Event::Real(Happens::CallOff { node: member.node }));
+        }
     }
 
     /// A node is not to leave after all.

@@ -62,9 +62,8 @@ impl Simulation {
         let all = self.holders.iter().filter(|(_, at)| at.iter().any(|m| keepers.contains(m)));
         let thin = all.map(|(image, _)| *image).filter(|image| known(image) && is_thin(image));
         let now = self.world.now;
-        let thin: BTreeMap<(u32, u32), Time> = thin
-            .map(|image| (image, self.thin.get(&image).copied().unwrap_or(now)))
-            .collect();
+        let thin: BTreeMap<(u32, u32), Time> =
+            thin.map(|image| (image, self.thin.get(&image).copied().unwrap_or(now))).collect();
         self.thin = thin;
         let late = self.thin.iter().find(|(_, since)| *since + ROUND_OVER < now);
         if let Some(((rank, generation), _)) = late {
@@ -82,7 +81,9 @@ impl World {
         let image = stored.or_else(|| self.vault.get(&key).map(|(image, _)| image));
         let of = image.map(|image| image.incarnation);
         if let Some(of) = of.filter(|of| self.truth.is_succeeded(rank, *of)) {
-            self.fail(format!("image {generation} of rank {rank} counts, and is of its start {of}"));
+            self.fail(format!(
+                "image {generation} of rank {rank} counts, and is of its start {of}"
+            ));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The real controller (`eyrie-node`'s `Job`) over simulated nodes.
+//! The controller that daemons run (`eyrie-controller`'s `Job`) over simulated nodes.
 //!
 //! Real: the controller with its journal, all of `eyrie-protocol`. Modelled: the nodes' agents
 //! (`agent`), programs, segments, disks, links, network, clock and console; a unit of the
@@ -7,12 +7,14 @@
 //! is left behind, and no check in `checks` fails.
 
 pub mod agent;
+mod fate;
 mod faults;
 mod host;
 mod images;
 mod mutations;
 mod sets;
 mod spec;
+pub mod steps;
 mod turn;
 pub mod vault;
 
@@ -86,6 +88,8 @@ pub struct Setup {
     pub suspends: bool,
     /// Nodes cannot have ranks for a while.
     pub unfit: bool,
+    /// Few ranks that do little, which nothing disturbs, as a fault is tried at every step.
+    pub small: bool,
     /// What is done wrong on purpose.
     pub mutation: Option<Mutation>,
     pub trace: bool,
@@ -103,6 +107,7 @@ impl Setup {
             drains: is("--drain"),
             suspends: is("--halts"),
             unfit: is("--unfit"),
+            small: is("--small"),
             mutation: None,
             trace: false,
         }
@@ -160,8 +165,10 @@ pub enum Happens {
     LoseCluster {
         looks: u32,
     },
-    /// A rank dies, as a part of a fault.
-    LoseRank,
+    /// A rank dies, as a part of a fault: this one, if it is known.
+    LoseRank {
+        rank: Option<u32>,
+    },
     /// A node joins.
     Grow,
     /// A client has the job stand still.
@@ -204,8 +211,6 @@ impl World {
             word => words.iter().any(|(w, mode)| *w == word && *mode == setup.mode),
         };
         let config = Config::of(setup.seed, is, setup.mutation);
-        let (mut world, map, nodes) = World::blank(Config { trace: setup.trace, ..config });
-        world.real = true;
-        (world, map, nodes)
+        World::blank(Config { trace: setup.trace, small: setup.small, ..config })
     }
 }
