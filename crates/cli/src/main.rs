@@ -25,8 +25,12 @@ fn main() -> ExitCode {
     abort_in_panics();
     // Without it programs with child processes are refused, and told why.
     let _ = eyrie_image::pass_on_rights();
+    let words = std::env::args_os().collect::<Vec<_>>();
+    if let Some(done) = command_line::of_rank(&words) {
+        return eyrie_terminal::finish("eyrie", done);
+    }
     let all = command_line::command();
-    let (name, words) = match front::typed(std::env::args_os().collect(), &all) {
+    let (name, words) = match front::typed(words, &all) {
         (name, Typed::Words(words)) => (name, words),
         (_, Typed::Done(code)) => return ExitCode::from(code as u8),
     };

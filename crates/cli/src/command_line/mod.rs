@@ -179,15 +179,17 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
-    /// Becomes the program of a rank where programs differ (started by a node's daemon)
-    #[command(name = "__part", hide = true)]
-    Part {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<OsString>,
-    },
-    /// Waits for a program that ranks start (started by a node's daemon)
-    #[command(name = "__room", hide = true)]
-    Room { words: Vec<OsString> },
+}
+
+/// What a daemon starts as a rank, by its words: the program of one where programs differ, or one
+/// that waits for programs. There are many of them, so the other commands are not described first.
+pub fn of_rank(words: &[OsString]) -> Option<Result<i32, Failure>> {
+    let rest = words.get(2..).unwrap_or_default();
+    match words.get(1)?.to_str()? {
+        parts::PART => Some(parts::become_part(rest)),
+        room::ROOM => Some(room::room(rest)),
+        _ => None,
+    }
 }
 
 impl Command {
@@ -237,8 +239,6 @@ impl Command {
             Command::Pmix => join::speak(),
             Command::Call { folder, host, .. } => join::call(&folder, &host),
             Command::Flux { host, words } => flux::reach(&host, &words),
-            Command::Part { words } => parts::become_part(&words),
-            Command::Room { words } => room::room(&words),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::agree;
 use crate::comm::{CONTROL_CTX, Comm};
-use crate::consts::{ANY_TAG, COMM_SELF};
+use crate::consts::{ANY_TAG, COMM_SELF, COMM_WORLD};
 use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
 use crate::machine::Machine;
@@ -125,12 +125,15 @@ impl Machine {
             return;
         }
         let me = self.endpoint.rank();
-        for to in (0..self.endpoint.size()).filter(|to| *to != me) {
-            let _ = self.write_letter(to, &[FINISHING]);
+        // Those that wait for programs never finalize.
+        let Ok(world) = self.comms.get(COMM_WORLD) else { return };
+        let others: Vec<u32> = world.group.members().iter().copied().filter(|r| *r != me).collect();
+        for to in &others {
+            let _ = self.write_letter(*to, &[FINISHING]);
         }
         self.wait_for(|m| {
             let there = |r: u32| m.failures.finishing[r as usize] || m.failures.is_lost(r);
-            (0..m.endpoint.size()).all(|r| r == me || there(r))
+            others.iter().all(|r| there(*r))
         });
     }
 }
