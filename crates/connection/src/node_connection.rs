@@ -110,7 +110,7 @@ impl Limits {
         let since = self.since.load(Ordering::Relaxed);
         let next = Limits { begun: self.begun, before: Some(since), ..next };
         let now_ms = next.now_ms();
-        next.note(&next.tie(now_ms), now_ms);
+        next.note(&next.new_heartbeat(now_ms), now_ms);
         next
     }
 
@@ -148,12 +148,12 @@ impl Limits {
             fleet,
             heard: none(),
         };
-        limits.note(&limits.tie(0), 0);
+        limits.note(&limits.new_heartbeat(0), 0);
         limits
     }
 
     /// What is known of the connection at its beginning.
-    fn tie(&self, now_ms: u64) -> Heartbeat {
+    fn new_heartbeat(&self, now_ms: u64) -> Heartbeat {
         match self.before {
             Some(stamp_ms) => Heartbeat::held_since(self.detector, stamp_ms, now_ms),
             None if self.held => Heartbeat::held(self.detector, self.side, now_ms),
@@ -176,17 +176,17 @@ impl Limits {
         Duration::from_millis(self.now_ms().saturating_sub(stamp_ms))
     }
 
-    fn note(&self, tie: &Heartbeat, now_ms: u64) {
-        self.bears.store(tie.limit_ms(), Ordering::Relaxed);
-        self.says.store(tie.says_ms(), Ordering::Relaxed);
-        let silent_ms = tie.silent_ms(now_ms);
+    fn note(&self, heartbeat: &Heartbeat, now_ms: u64) {
+        self.bears.store(heartbeat.limit_ms(), Ordering::Relaxed);
+        self.says.store(heartbeat.says_ms(), Ordering::Relaxed);
+        let silent_ms = heartbeat.silent_ms(now_ms);
         self.since.store(now_ms.saturating_sub(silent_ms), Ordering::Relaxed);
         self.quiet.store(silent_ms, Ordering::Relaxed);
-        let stamp = tie.stamp_ms(now_ms).map_or(0, |stamp| stamp.saturating_add(1));
+        let stamp = heartbeat.stamp_ms(now_ms).map_or(0, |stamp| stamp.saturating_add(1));
         self.stamp.store(stamp, Ordering::Relaxed);
-        let stamped = tie.stamped_ms().map_or(0, |at| at.saturating_add(1));
+        let stamped = heartbeat.stamped_ms().map_or(0, |at| at.saturating_add(1));
         self.stamped.store(stamped, Ordering::Relaxed);
-        self.most.store(tie.granted_ms(), Ordering::Relaxed);
+        self.most.store(heartbeat.granted_ms(), Ordering::Relaxed);
     }
 
     /// How long a silence this end bears.
@@ -420,21 +420,21 @@ fn read_all<T: DeserializeOwned>(
     let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
     let mut buffer = vec![0; READ_BYTES];
     let now_ms = || limits.now_ms();
-    let mut tie = limits.tie(now_ms());
+    let mut heartbeat = limits.new_heartbeat(now_ms());
     let mut watched = limits.fleet.as_ref().map(|all| Watched::new(all, limits.detector, now_ms()));
     if let Err(error) = stream.socket().set_read_timeout(Some(limits.heartbeat() / 2)) {
         return End::Broke(error.to_string());
     }
     let mut looked = now_ms();
     loop {
-        tie.set_last(limits.last.load(Ordering::Relaxed));
-        limits.note(&tie, now_ms());
+        heartbeat.set_last(limits.last.load(Ordering::Relaxed));
+        limits.note(&heartbeat, now_ms());
         tell_stood(std::mem::replace(&mut looked, now_ms()), looked);
         let mut from = stream;
         match from.read(&mut buffer) {
             Ok(0) => return End::Closed,
             Ok(count) => {
-                tie.heard(now_ms());
+                heartbeat.heard(now_ms());
                 decoder.push(&buffer[..count]);
             }
             Err(error) if is_silence(error.kind()) => {}
@@ -448,16 +448,16 @@ fn read_all<T: DeserializeOwned>(
             }
         }
         if let Some(Beat { timeout_ms, stamp_ms }) = limits.take_told() {
-            tie.told(timeout_ms, stamp_ms, now_ms());
+            heartbeat.told(timeout_ms, stamp_ms, now_ms());
         }
         // Also where something came: it may have been late.
-        if tie.over(now_ms()) {
-            limits.note(&tie, now_ms());
-            return End::Silent(tie.silent_ms(now_ms()));
+        if heartbeat.over(now_ms()) {
+            limits.note(&heartbeat, now_ms());
+            return End::Silent(heartbeat.silent_ms(now_ms()));
         }
         if watched.as_mut().is_some_and(|w| w.is_gone(stream, now_ms())) {
-            limits.note(&tie, now_ms());
-            return End::Gone(tie.silent_ms(now_ms()));
+            limits.note(&heartbeat, now_ms());
+            return End::Gone(heartbeat.silent_ms(now_ms()));
         }
     }
 }

@@ -51,6 +51,7 @@ pub(crate) mod timers;
 pub(crate) mod vault;
 pub(crate) mod verify;
 
+pub(crate) use crate::checkpoints::model::Ask;
 use crate::journal::Journaling;
 use crate::monitor::{Action, Monitor};
 use clock::Clock;
@@ -65,7 +66,7 @@ use eyrie_state::saved_job::SavedJob;
 use eyrie_state::stdin_file::Input;
 pub use journal::JournalError;
 pub use nodes::Node;
-use outside::{Brought, NodeLine, Outlet, Outside};
+use outside::{Brought, NodeLine, Outside};
 /// What a state that is saved consists of.
 pub mod saved {
     pub use crate::saving::archive::{needed, settle, stored_ranks};
@@ -162,17 +163,6 @@ pub enum Msg {
         signal: i32,
     },
     ConsoleGone,
-}
-
-/// Somebody waits for checkpoints.
-pub(crate) struct Ask {
-    outlet: Option<Outlet>,
-    /// The job is to be saved when it has them.
-    ends: bool,
-    /// One of them did not come about.
-    failed: Option<String>,
-    /// Rank, and the generation its answer must be newer than.
-    left: Vec<(u32, u32)>,
 }
 
 /// What the daemon was started with besides the job's description.

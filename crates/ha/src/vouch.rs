@@ -14,19 +14,19 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Whether this controller leads for sure.
 pub struct Vouch {
     begun: Moment,
-    surety: Mutex<LeaderLease>,
+    lease: Mutex<LeaderLease>,
     /// Nothing is started elsewhere any more.
     over: AtomicBool,
 }
 
 impl Vouch {
     pub fn new(lease: &Lease) -> Vouch {
-        let surety = Mutex::new(LeaderLease::new(lease));
-        Vouch { begun: Moment::now(), surety, over: AtomicBool::new(false) }
+        let lease = Mutex::new(LeaderLease::new(lease));
+        Vouch { begun: Moment::now(), lease, over: AtomicBool::new(false) }
     }
 
-    fn surety(&self) -> MutexGuard<'_, LeaderLease> {
-        self.surety.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lease(&self) -> MutexGuard<'_, LeaderLease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time, which goes on while this machine sleeps: the lease does as well.
@@ -36,16 +36,16 @@ impl Vouch {
 
     /// etcd, which was asked then, has renewed the lease that the leader's key goes with.
     pub fn confirmed(&self, asked_ms: u64) {
-        self.surety().confirmed(asked_ms, self.now_ms());
+        self.lease().confirmed(asked_ms, self.now_ms());
     }
 
     /// Nobody leads, or nobody did for a moment.
     pub fn lapsed(&self) {
-        self.surety().lapsed();
+        self.lease().lapsed();
     }
 
     pub fn holds(&self) -> bool {
-        self.surety().holds(self.now_ms())
+        self.lease().holds(self.now_ms())
     }
 
     /// The job ends without etcd: nothing is waited for because of that.
@@ -59,7 +59,7 @@ impl Vouch {
             return span.saturating_sub(Duration::from_millis(now_ms.saturating_sub(lost_ms)));
         }
         let span_ms = span.as_millis() as u64;
-        Duration::from_millis(self.surety().left_ms(lost_ms, span_ms, now_ms))
+        Duration::from_millis(self.lease().left_ms(lost_ms, span_ms, now_ms))
     }
 }
 

@@ -93,19 +93,19 @@ pub fn run() -> Result<i32, KeeperError> {
     program::check_mpi(&program)?;
     lodge.enlist.spec.program.path = program.into_os_string().into_vec();
     let name = format!("{}-{}", lodge.enlist.job, lodge.enlist.node);
-    let lodging = NodeStorage::create(&home::home()?, &name)?;
-    notice::sign(&lodging.path).map_err(os("storage"))?;
-    let store = lodging.path.join(STORE);
+    let storage = NodeStorage::create(&home::home()?, &name)?;
+    notice::sign(&storage.path).map_err(os("storage"))?;
+    let store = storage.path.join(STORE);
     lodge.enlist.lodged = true;
     lodge.enlist.folder = store.clone().into_os_string().into_vec();
-    let ended = keep(&lodge.enlist, &lodging.lock, &asked, &before);
+    let ended = keep(&lodge.enlist, &storage.lock, &asked, &before);
     reap::clear();
     match &ended {
         // It is left by a daemon that carried everything out.
         Ok(Some(Death::Exit(0))) if lodge.enlist.spec.storage.keep && store.exists() => {
-            lodging.keep()
+            storage.keep()
         }
-        _ => lodging.remove(),
+        _ => storage.remove(),
     }
     match ended? {
         None => Ok(0),

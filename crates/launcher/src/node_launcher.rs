@@ -437,9 +437,9 @@ impl NodeLauncher {
         let enlist = self.enlist((node, epoch), Path::new(""), address, gateway);
         let working_folder = working_folder()?.into_os_string().into_vec();
         let lodge = Lodge { enlist, working_folder, environment: environment() };
-        let guest = Arc::new(remote_node::start(hosts, node, &lodge, &self.folder)?);
-        let (pid, pidfd) = (guest.pid, Arc::clone(&guest.pidfd));
-        Ok(Daemon { pid, pidfd, epoch, born: 0, site: Site::There(guest) })
+        let remote = Arc::new(remote_node::start(hosts, node, &lodge, &self.folder)?);
+        let (pid, pidfd) = (remote.pid, Arc::clone(&remote.pidfd));
+        Ok(Daemon { pid, pidfd, epoch, born: 0, site: Site::There(remote) })
     }
 
     fn start_here(
@@ -660,7 +660,7 @@ impl Daemon {
     pub fn host(&self) -> Option<&str> {
         match &self.site {
             Site::Here(_) | Site::Adopted { .. } => None,
-            Site::There(guest) => Some(&guest.host),
+            Site::There(remote) => Some(&remote.host),
             Site::Left { host } => Some(host),
         }
     }
@@ -670,17 +670,17 @@ impl Daemon {
         matches!(self.site, Site::Left { .. })
     }
 
-    pub fn guest(&self) -> Option<Arc<RemoteNode>> {
+    pub fn remote(&self) -> Option<Arc<RemoteNode>> {
         match &self.site {
             Site::Here(_) | Site::Adopted { .. } | Site::Left { .. } => None,
-            Site::There(guest) => Some(Arc::clone(guest)),
+            Site::There(remote) => Some(Arc::clone(remote)),
         }
     }
 
     /// Kills it, unless it is dead.
     pub fn kill(&self) {
         match &self.site {
-            Site::There(guest) => return guest.dismiss(),
+            Site::There(remote) => return remote.dismiss(),
             Site::Left { .. } => return,
             Site::Here(_) | Site::Adopted { .. } => {}
         }
@@ -712,8 +712,8 @@ impl Daemon {
         self.kill();
         let (pid, pidfd, site) = (self.pid, Arc::clone(&self.pidfd), self.site.clone());
         let work = move || match site {
-            Site::There(guest) => {
-                guest.clear(&cut_off);
+            Site::There(remote) => {
+                remote.clear(&cut_off);
                 done(0);
             }
             Site::Left { .. } => {

@@ -250,21 +250,21 @@ fn last_bytes(path: &Path) -> io::Result<String> {
 
 /// The job is over: waits, up to a limit, until nodes that were told to end (`true`) have done so,
 /// then ends all that is left.
-pub fn farewell(guests: &[(Arc<RemoteNode>, bool)], limit: Duration) {
+pub fn farewell(remotes: &[(Arc<RemoteNode>, bool)], limit: Duration) {
     let wait = |limit: Duration, told_only: bool| {
         let end = Instant::now() + limit;
-        for (guest, told) in guests {
+        for (remote, told) in remotes {
             if *told || !told_only {
-                poll_end(&guest.pidfd, end.saturating_duration_since(Instant::now()));
+                poll_end(&remote.pidfd, end.saturating_duration_since(Instant::now()));
             }
         }
     };
-    let unwanted = guests.iter().filter(|(_, told)| !told);
-    unwanted.for_each(|(guest, _)| guest.dismiss());
+    let unwanted = remotes.iter().filter(|(_, told)| !told);
+    unwanted.for_each(|(remote, _)| remote.dismiss());
     wait(limit, true);
-    guests.iter().for_each(|(guest, _)| guest.dismiss());
+    remotes.iter().for_each(|(remote, _)| remote.dismiss());
     wait(LAST_MOMENT, false);
-    guests.iter().for_each(|(guest, _)| guest.bury());
+    remotes.iter().for_each(|(remote, _)| remote.bury());
 }
 
 /// Waits, up to a limit, until daemons that were told to end have done so.

@@ -20,11 +20,11 @@ use eyrie_launcher::node_storage;
 use eyrie_process::reap;
 use eyrie_process::spawn::Prefix;
 use eyrie_process::stop_points;
+use eyrie_protocol::timing::Intervals;
 use eyrie_state::at_rest::{self, AtRestError};
 use eyrie_state::home::{self, LOCK};
 use eyrie_state::local::{self, Elsewhere, LocalError};
 use eyrie_state::sealing;
-use eyrie_protocol::timing::Intervals;
 use eyrie_tls::{Routes, Secret};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -37,7 +37,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-
 
 /// Why a node daemon ends early.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +73,8 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let folder = PathBuf::from(OsStr::from_bytes(&enlist.folder));
     // Around it lies what its keeper keeps: this node's as long as its lock is there.
-    let lodging = folder.parent().filter(|_| enlist.lodged).map(Path::to_path_buf);
-    let lodging = lodging.and_then(|around| Some((File::open(around.join(LOCK)).ok()?, around)));
+    let storage = folder.parent().filter(|_| enlist.lodged).map(Path::to_path_buf);
+    let storage = storage.and_then(|around| Some((File::open(around.join(LOCK)).ok()?, around)));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -86,7 +85,7 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     if matches!(kept, Ok(true)) {
         local::keep(&folder);
     } else {
-        match &lodging {
+        match &storage {
             Some((lock, around)) => node_storage::remove(around, lock),
             // Nobody listens any more.
             None => drop(home::remove_folder(&folder)),

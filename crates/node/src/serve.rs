@@ -152,7 +152,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
 /// object store.
 async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     let held = &job.hands.daemons;
-    let guests = held.guests(&job.borrow().guests());
+    let remotes = held.remote_nodes(&job.borrow().remote_nodes());
     let daemons = held.of(&job.borrow().daemons_to_await());
     let daemons: Vec<_> = daemons.into_iter().map(|daemon| daemon.pidfd).collect();
     let stragglers = held.of(&job.borrow().stragglers());
@@ -163,7 +163,7 @@ async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     let farewell = move || {
         gateways.into_iter().for_each(|gateway| gateway.dismiss());
         stragglers.iter().for_each(Daemon::put_down);
-        remote_node::farewell(&guests, hang_up);
+        remote_node::farewell(&remotes, hang_up);
         remote_node::await_ends(&daemons, hang_up);
         depot.close()
     };

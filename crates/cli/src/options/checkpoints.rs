@@ -52,6 +52,16 @@ impl FtMode {
         self.on(1, false)
     }
 
+    /// Whether its recovery units are clusters.
+    pub fn needs_clusters(self) -> bool {
+        self.units().stays_in_a_cluster()
+    }
+
+    /// Whether a job may have several clusters: no recovery unit has ranks in two of them.
+    pub fn takes_clusters(self) -> bool {
+        self.units().goes_back_alone() || self.needs_clusters()
+    }
+
     /// Whether ranks are checkpointed.
     pub fn protects(self) -> bool {
         self.units().protects()
@@ -76,7 +86,7 @@ impl FtMode {
         match self {
             FtMode::Routed => Some("--ft routed"),
             FtMode::Cluster => Some("--ft cluster"),
-            FtMode::Logged | FtMode::Coordinated | FtMode::Node | FtMode::None => None,
+            _ => None,
         }
     }
 

@@ -76,12 +76,12 @@ impl ClusterOptions {
     /// fewer ports than there are gateways if these are all at one address (`together`).
     pub fn check(&self, ft: FtMode, clusters: &Clusters, together: bool) -> anyhow::Result<()> {
         let several = clusters.count() > 1;
-        if ft == FtMode::Cluster && !several {
+        if ft.needs_clusters() && !several {
             bail!(
                 "--ft cluster needs several clusters: give --clusters, or name them in a host file"
             );
         }
-        if several && ![FtMode::Logged, FtMode::Routed, FtMode::Cluster].contains(&ft) {
+        if several && !ft.takes_clusters() {
             bail!(
                 "several clusters take --ft logged, routed or cluster: leave --ft or --clusters out"
             );

@@ -13,7 +13,7 @@
 
 use crate::checkpoints::Checkpoints;
 use crate::checkpoints::SetOf;
-use crate::checkpoints::fallback::{Fallback, Snapshot, UnderWay};
+use crate::checkpoints::fallback::{Snapshot, UnderWay};
 use crate::saving::replay_logs::LogSaving;
 use crate::{Job, checkpoints};
 use eyrie_control::Meta;
@@ -28,21 +28,6 @@ impl Checkpoints {
     pub fn newest_snapshot(&self) -> Option<String> {
         let Snapshot { generation, at, .. } = self.fallback.kept.last()?;
         Some(format!("the snapshot of {} (checkpoint {generation})", time_of_day(*at)))
-    }
-}
-
-impl Fallback {
-    /// How far ranks that stand have sent to each other.
-    pub(crate) fn note_sent(&mut self, sent: Vec<(u32, Vec<u64>)>) {
-        if let Some(under_way) = &mut self.under_way {
-            under_way.sent.extend(sent);
-        }
-    }
-
-    /// Why what is being taken does not come about, if it does not.
-    pub(crate) fn fails(&mut self, why: Option<String>) {
-        let Some((under_way, why)) = self.under_way.as_mut().zip(why) else { return };
-        under_way.failed.get_or_insert(why);
     }
 }
 

@@ -8,38 +8,8 @@
 use crate::Job;
 use crate::gateways::Gateways;
 use crate::gateways::Place;
+pub(crate) use crate::gateways::model::Blocks;
 use eyrie_control::gateway::{Blocked, HOME, Silence, ToGateway};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-
-/// Which clusters those are.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Blocks {
-    /// Pairs, the lower number first.
-    pairs: BTreeSet<(u32, u32)>,
-    /// Grows with each change.
-    number: u64,
-}
-
-impl Blocks {
-    /// What the gateway of a cluster is told.
-    pub fn of(&self, cluster: u32) -> Silence {
-        let other = |(a, b): &(u32, u32)| match cluster {
-            c if c == *a => Some(*b),
-            c if c == *b => Some(*a),
-            _ => None,
-        };
-        Silence { number: self.number, clusters: self.pairs.iter().filter_map(other).collect() }
-    }
-
-    /// Nothing is to go between the two from now on (`block`), or all again. Whether that is new.
-    fn set(&mut self, one: u32, other: u32, block: bool) -> bool {
-        let pair = (one.min(other), one.max(other));
-        let new = if block { self.pairs.insert(pair) } else { self.pairs.remove(&pair) };
-        self.number += u64::from(new);
-        new
-    }
-}
 
 impl Gateways {
     /// A gateway says with whom there is silence.

@@ -8,6 +8,8 @@
 //! outlives processes, not the machine: it is not forced to the disk.
 
 pub(crate) mod commit;
+pub(crate) mod effects;
+pub(crate) mod record;
 pub(crate) mod resume;
 pub(crate) mod state;
 

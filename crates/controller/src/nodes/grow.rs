@@ -6,6 +6,8 @@
 use crate::journal;
 use crate::nodes::State;
 use crate::nodes::membership::Nodes;
+pub(crate) use crate::nodes::model::Awaited;
+use crate::nodes::model::Spot;
 use crate::outside::{Daemon, Outlet};
 use crate::timers::Timer;
 use crate::{Job, Node};
@@ -19,21 +21,6 @@ use std::time::Duration;
 
 /// Most nodes that a job may have had: their addresses end there (`netns`).
 const MAX_NODES: u32 = 250;
-
-/// Where a node is to be: on which host, or here; in which cluster, or in each in turn; and what it
-/// fails together with, if that was said.
-#[derive(Clone)]
-struct Spot {
-    host: Option<Host>,
-    cluster: Option<u32>,
-    domain: Option<String>,
-}
-
-/// Somebody who waits for nodes that are to join.
-pub(crate) struct Awaited {
-    nodes: Vec<u32>,
-    outlet: Outlet,
-}
 
 impl Nodes {
     /// Tells whoever waits for the node.

@@ -7,6 +7,8 @@
 
 use crate::Job;
 use crate::outside::Machine;
+pub(crate) use crate::recovery::model::CoordinatedRestart;
+use crate::recovery::model::UnderWay;
 use eyrie_control::Meta;
 use eyrie_control::cross_node_sockets::{self, RejoinStep, Rejoined};
 use eyrie_control::node::{FromNode, ToNode};
@@ -14,35 +16,9 @@ use eyrie_protocol::barrier::RestoreBarrier;
 use eyrie_protocol::socket_restore::Call;
 use eyrie_protocol::socket_restore::SocketRestore;
 use eyrie_protocol::socket_restore::Step;
-use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-
-/// Ranks that come back, and how far that is.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct CoordinatedRestart {
-    /// Those that can come back, until all can.
-    pub muster: Option<RestoreBarrier>,
-    /// All of them, until what is between them is there.
-    under_way: Option<UnderWay>,
-    /// Number of the last step of any.
-    turn: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct UnderWay {
-    set: u32,
-    ranks: BTreeSet<u32>,
-    rejoin: SocketRestore,
-}
-
-impl CoordinatedRestart {
-    /// All go back once more.
-    pub fn give_up(&mut self) {
-        (self.muster, self.under_way) = (None, None);
-    }
-}
 
 impl Job {
     /// Over nodes: the image of a rank is at its home. With the last one all come back.
@@ -50,8 +26,8 @@ impl Job {
         let set = meta.generation;
         self.await_ranks(rank, set);
         self.ranks.rank(rank).restore.found = Some(meta);
-        let muster = self.checkpoints.coordinated.as_mut().and_then(|t| t.back.muster.as_mut());
-        let Some(ranks) = muster.and_then(|m| m.found(rank, set)) else { return };
+        let barrier = self.checkpoints.coordinated.as_mut().and_then(|t| t.back.barrier.as_mut());
+        let Some(ranks) = barrier.and_then(|m| m.found(rank, set)) else { return };
         let nodes: BTreeSet<u32> =
             ranks.iter().map(|rank| self.nodes.placement.home(*rank)).collect();
         let Some(coordinated) = &mut self.checkpoints.coordinated else { return };
@@ -65,8 +41,8 @@ impl Job {
     /// The ranks of a set are awaited: all of them; once more, if they were there already, those
     /// that did not start, as a copy of an image turned out to be damaged.
     fn await_ranks(&mut self, rank: u32, set: u32) {
-        let known = self.checkpoints.coordinated.as_ref().and_then(|t| t.back.muster.as_ref());
-        let known = known.filter(|muster| muster.snapshot() == set);
+        let known = self.checkpoints.coordinated.as_ref().and_then(|t| t.back.barrier.as_ref());
+        let known = known.filter(|barrier| barrier.snapshot() == set);
         let again = known.is_some_and(RestoreBarrier::is_over);
         if known.is_some() && !again {
             return;
@@ -74,11 +50,11 @@ impl Job {
         let waits = |r: &u32| !again || *r == rank || self.recovery.monitor.may_start(*r);
         let awaited: Vec<u32> = (0..self.size()).filter(waits).collect();
         let Some(coordinated) = &mut self.checkpoints.coordinated else { return };
-        let mut muster = RestoreBarrier::new(set, awaited);
+        let mut barrier = RestoreBarrier::new(set, awaited);
         for rank in coordinated.back.under_way.take().into_iter().flat_map(|u| u.ranks) {
-            muster.found(rank, set);
+            barrier.found(rank, set);
         }
-        coordinated.back.muster = Some(muster);
+        coordinated.back.barrier = Some(barrier);
     }
 
     /// What a node says of ranks that stand, and of connections to others.

@@ -8,23 +8,12 @@
 
 use crate::Job;
 use crate::outside::Brought;
+pub(crate) use crate::saving::model::Depot;
 use crate::timers::Timer;
 use eyrie_control::{EventKind, SavedTo};
 use eyrie_state::saved_job::SavedJob;
 use std::io;
 use std::time::Duration;
-
-/// What is known of the states of the job in an object store.
-#[derive(Default)]
-pub(crate) struct Depot {
-    /// The last of a state could not be brought, of which nodes had brought the rest: until it has
-    /// a state again they bring it to the folder.
-    pub(crate) refuses: bool,
-    /// The last failure that was told.
-    told: Option<String>,
-    /// When the newest one was there.
-    unix_ms: Option<u64>,
-}
 
 impl Job {
     /// Has what lies in the job's folder brought to the store.

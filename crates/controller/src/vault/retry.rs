@@ -6,6 +6,8 @@
 
 use crate::Job;
 use crate::vault::Vaults;
+pub(crate) use crate::vault::model::Retry;
+use crate::vault::model::Trouble;
 use crate::vault::{File, QUIET_ROUNDS};
 use eyrie_control::status::VaultUnguarded;
 
@@ -15,33 +17,10 @@ const PAUSE_MS: u64 = 500;
 /// ... up to this.
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// Rounds in a row that came to nothing. A new controller begins to count anew.
-#[derive(Default)]
-pub(crate) struct Retry {
-    rounds: u32,
-    /// When the next one may begin.
-    pub not_before_ms: u64,
-    trouble: Option<Trouble>,
-}
-
-/// Images that are kept cannot be guarded as they are to be.
-struct Trouble {
-    images: u32,
-    why: String,
-}
-
 /// How long the next round waits after so many that came to nothing.
 fn pause_ms(rounds: u32) -> u64 {
     let doubled = 1u64.checked_shl(rounds.saturating_sub(1)).unwrap_or(u64::MAX);
     PAUSE_MS.saturating_mul(doubled).min(LONGEST_PAUSE_MS)
-}
-
-impl Retry {
-    /// One more came to nothing; after a loss it may be another matter.
-    pub fn one_more(&mut self, now_ms: u64, lost: bool) {
-        self.rounds = if lost { 1 } else { self.rounds.saturating_add(1) };
-        self.not_before_ms = now_ms.saturating_add(pause_ms(self.rounds));
-    }
 }
 
 impl Vaults {

@@ -195,7 +195,7 @@ fn listen_to(mut said: PipeReader, detector: Detector, hear: &impl Fn(Heard)) ->
     let mut words = Vec::new();
     let mut buffer = [0; READ_BYTES];
     // Since it listens.
-    let mut tie: Option<Heartbeat> = None;
+    let mut heartbeat: Option<Heartbeat> = None;
     loop {
         if is_readable(&said, detector.heartbeat_ms)? {
             let count = match said.read(&mut buffer) {
@@ -204,19 +204,19 @@ fn listen_to(mut said: PipeReader, detector: Detector, hear: &impl Fn(Heard)) ->
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            tie.iter_mut().for_each(|tie| tie.heard(now_ms()));
+            heartbeat.iter_mut().for_each(|heartbeat| heartbeat.heard(now_ms()));
             words.extend_from_slice(&buffer[..count]);
             for message in messages(&mut words) {
                 if matches!(message, FromGateway::Ready { .. }) {
-                    tie.get_or_insert_with(|| tie_at(detector, now_ms()));
+                    heartbeat.get_or_insert_with(|| heartbeat_at(detector, now_ms()));
                 }
                 hear(Heard::Said(message));
             }
         }
-        if let Some(tie) = &mut tie
-            && tie.over(now_ms())
+        if let Some(heartbeat) = &mut heartbeat
+            && heartbeat.over(now_ms())
         {
-            hear(Heard::Silence { ms: tie.silent_ms(now_ms()) });
+            hear(Heard::Silence { ms: heartbeat.silent_ms(now_ms()) });
             return Ok(());
         }
     }
@@ -227,10 +227,10 @@ const fn borne_ms(detector: &Detector) -> u64 {
     2 * detector.silence_least_ms
 }
 
-fn tie_at(detector: Detector, now_ms: u64) -> Heartbeat {
-    let mut tie = Heartbeat::new(detector, Side::Controller, now_ms);
-    tie.told(borne_ms(&detector), None, now_ms);
-    tie
+fn heartbeat_at(detector: Detector, now_ms: u64) -> Heartbeat {
+    let mut heartbeat = Heartbeat::new(detector, Side::Controller, now_ms);
+    heartbeat.told(borne_ms(&detector), None, now_ms);
+    heartbeat
 }
 
 /// Waits for something to be said, for a moment.

@@ -117,7 +117,7 @@ pub(crate) struct Daemons {
     job: String,
     folder: PathBuf,
     /// Over nodes: who starts them.
-    crew: RefCell<Option<NodeLauncher>>,
+    launcher: RefCell<Option<NodeLauncher>>,
     /// By node.
     daemons: RefCell<BTreeMap<u32, Daemon>>,
     /// By cluster.
@@ -130,11 +130,15 @@ pub(crate) struct Daemons {
 }
 
 impl Daemons {
-    pub fn new(place: &Place, crew: Option<NodeLauncher>, tell: UnboundedSender<Msg>) -> Daemons {
+    pub fn new(
+        place: &Place,
+        launcher: Option<NodeLauncher>,
+        tell: UnboundedSender<Msg>,
+    ) -> Daemons {
         Daemons {
             job: place.id.clone(),
             folder: place.folder.clone(),
-            crew: RefCell::new(crew),
+            launcher: RefCell::new(launcher),
             daemons: RefCell::default(),
             gateways: RefCell::default(),
             members: Members::default(),
@@ -144,7 +148,7 @@ impl Daemons {
     }
 
     fn with<T>(&self, ask: impl FnOnce(&NodeLauncher) -> T) -> Option<T> {
-        self.crew.borrow().as_ref().map(ask)
+        self.launcher.borrow().as_ref().map(ask)
     }
 
     fn ask<T>(&self, ask: impl FnOnce(&NodeLauncher) -> io::Result<T>) -> io::Result<T> {
@@ -152,14 +156,14 @@ impl Daemons {
     }
 
     fn change(&self, change: impl FnOnce(&mut NodeLauncher)) {
-        if let Some(crew) = self.crew.borrow_mut().as_mut() {
-            change(crew);
+        if let Some(launcher) = self.launcher.borrow_mut().as_mut() {
+            change(launcher);
         }
     }
 
     /// What members of the job know each other by, if there are several.
     pub fn secret(&self) -> Option<Key> {
-        self.with(|crew| crew.secret.key().clone())
+        self.with(|launcher| launcher.secret.key().clone())
     }
 
     fn images(&self) -> PathBuf {
@@ -182,14 +186,14 @@ impl Daemons {
     fn watch(&self, (node, epoch): (u32, u64), daemon: &Daemon, from: u64) -> io::Result<()> {
         let log = (self.folder.join(home::LOG), from);
         let pidfd = pipes::watch(daemon.pidfd.try_clone()?, Interest::READABLE)?;
-        let (tell, guest) = (self.tell.clone(), daemon.guest());
+        let (tell, remote) = (self.tell.clone(), daemon.remote());
         let end = Arc::clone(&daemon.pidfd);
         tokio::task::spawn_local(async move {
             if pidfd.readable().await.is_err() {
                 return;
             }
-            let why = match guest {
-                Some(guest) => tokio::task::spawn_blocking(move || guest.why()).await.ok(),
+            let why = match remote {
+                Some(remote) => tokio::task::spawn_blocking(move || remote.why()).await.ok(),
                 None => None,
             };
             let why = why.unwrap_or_else(|| why_ended(&end, &log));
@@ -199,10 +203,10 @@ impl Daemons {
     }
 
     /// At the end of the job: the remote shells of these nodes, and whether each was told to end.
-    pub fn guests(&self, nodes: &[(u32, bool)]) -> Vec<(Arc<RemoteNode>, bool)> {
+    pub fn remote_nodes(&self, nodes: &[(u32, bool)]) -> Vec<(Arc<RemoteNode>, bool)> {
         let daemons = self.daemons.borrow();
-        let guest = |(node, told): &(u32, bool)| Some((daemons.get(node)?.guest()?, *told));
-        nodes.iter().filter_map(guest).collect()
+        let remote = |(node, told): &(u32, bool)| Some((daemons.get(node)?.remote()?, *told));
+        nodes.iter().filter_map(remote).collect()
     }
 
     /// The daemons of these nodes.
@@ -239,9 +243,9 @@ impl Launcher for Daemons {
         epoch: u64,
         gateway: Option<(u64, SocketAddr)>,
     ) -> io::Result<outside::Daemon> {
-        let start = |crew: &NodeLauncher| {
-            let from = crew.log_bytes();
-            Ok((crew.start(node, epoch, gateway)?, from))
+        let start = |launcher: &NodeLauncher| {
+            let from = launcher.log_bytes();
+            Ok((launcher.start(node, epoch, gateway)?, from))
         };
         let (daemon, from) = self.ask(start)?;
         self.watch((node, epoch), &daemon, from)?;
@@ -252,8 +256,8 @@ impl Launcher for Daemons {
 
     fn adopt_daemon(&self, record: &DaemonRecord) -> io::Result<outside::Daemon> {
         let node = record.node;
-        let daemon = self.ask(|crew| {
-            let hosts = crew.spec.placement.hosts.as_ref();
+        let daemon = self.ask(|launcher| {
+            let hosts = launcher.spec.placement.hosts.as_ref();
             let host = hosts.and_then(|h| h.list.get(node as usize));
             Daemon::adopt(&self.job, &self.folder, record, host)
         })?;
@@ -279,7 +283,7 @@ impl Launcher for Daemons {
     }
 
     fn last_words(&self, node: u32) -> Option<String> {
-        self.daemons.borrow().get(&node)?.guest()?.words()
+        self.daemons.borrow().get(&node)?.remote()?.words()
     }
 
     fn clear(&self, node: u32, others: Vec<i32>, cut_off: Duration) -> io::Result<()> {
@@ -290,7 +294,7 @@ impl Launcher for Daemons {
             done(0);
             return Ok(());
         };
-        let vouch = self.with(|crew| crew.vouch.clone()).flatten();
+        let vouch = self.with(|launcher| launcher.vouch.clone()).flatten();
         daemon.clear(others, CutOff::new(cut_off, vouch), done)
     }
 
@@ -304,7 +308,8 @@ impl Launcher for Daemons {
         let tell = self.tell.clone();
         let hear = move |heard| drop(tell.send(Msg::Gateway { cluster, number, heard }));
         let at = (site.node, site.inside);
-        let gateway = self.ask(|crew| crew.start_gateway((cluster, number), at, silence, hear))?;
+        let gateway =
+            self.ask(|launcher| launcher.start_gateway((cluster, number), at, silence, hear))?;
         self.watch_end(&gateway.pidfd, Msg::GatewayGone { cluster, number })?;
         let started = outside::Gateway { pid: gateway.pid, host: gateway.host.clone() };
         self.gateways.borrow_mut().insert(cluster, gateway);
@@ -342,28 +347,28 @@ impl Launcher for Daemons {
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.with(|crew| crew.addresses.clone()).unwrap_or_default()
+        self.with(|launcher| launcher.addresses.clone()).unwrap_or_default()
     }
 
     fn hosts(&self) -> Option<Box<Hosts>> {
-        self.with(|crew| crew.spec.placement.hosts.clone()).flatten()
+        self.with(|launcher| launcher.spec.placement.hosts.clone()).flatten()
     }
 
     fn welcome_host(&self, node: u32, host: Host) -> io::Result<()> {
-        let mut crew = self.crew.borrow_mut();
-        crew.as_mut().ok_or_else(none)?.welcome_host(node, host, &telling(&self.tell))
+        let mut launcher = self.launcher.borrow_mut();
+        launcher.as_mut().ok_or_else(none)?.welcome_host(node, host, &telling(&self.tell))
     }
 
     fn place(&self, of: Vec<u32>) {
-        self.change(|crew| crew.place(of));
+        self.change(|launcher| launcher.place(of));
     }
 
     fn set_domains(&self, names: Vec<String>) {
-        self.change(|crew| crew.set_domains(names));
+        self.change(|launcher| launcher.set_domains(names));
     }
 
     fn reached_at(&self, node: u32) -> Option<IpAddr> {
-        self.with(|crew| crew.reached_at(node)).flatten()
+        self.with(|launcher| launcher.reached_at(node)).flatten()
     }
 
     fn lacks_at_rest(&self) -> bool {
@@ -371,26 +376,26 @@ impl Launcher for Daemons {
     }
 
     fn learn_at_rest(&self, key: Key) {
-        self.change(|crew| crew.learn_at_rest(key));
+        self.change(|launcher| launcher.learn_at_rest(key));
     }
 
     fn turned_away(&self) -> u64 {
-        self.with(|crew| crew.turned_away.now().total()).unwrap_or(0)
+        self.with(|launcher| launcher.turned_away.now().total()).unwrap_or(0)
     }
 
     fn open_archive(&self, places: &[SocketAddr]) -> io::Result<Vec<SocketAddr>> {
         let images = self.images();
         DirBuilder::new().recursive(true).mode(0o700).create(&images)?;
-        self.ask(|crew| {
+        self.ask(|launcher| {
             let mut all = places.to_vec();
-            crew.open_archive(&images, &self.members, &self.elsewhere, &mut all)?;
+            launcher.open_archive(&images, &self.members, &self.elsewhere, &mut all)?;
             Ok(all.split_off(places.len()))
         })
     }
 
     fn serve_archive(&self, place: SocketAddr) -> io::Result<()> {
         let images = self.images();
-        self.ask(|crew| crew.serve_archive(place, &images, &self.members, &self.elsewhere))
+        self.ask(|launcher| launcher.serve_archive(place, &images, &self.members, &self.elsewhere))
             .map(drop)
     }
 

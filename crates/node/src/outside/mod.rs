@@ -41,17 +41,17 @@ pub(crate) struct Hands {
 }
 
 impl Hands {
-    /// Of a job in this place. `crew`: over nodes, who starts their daemons.
+    /// Of a job in this place. `launcher`: over nodes, who starts their daemons.
     pub fn new(
         place: &Place,
         spec: &JobSpec,
-        crew: Option<NodeLauncher>,
+        launcher: Option<NodeLauncher>,
         console: &send_queue::Outlet,
         tell: &UnboundedSender<Msg>,
     ) -> Hands {
         let over = Rc::new(Notify::new());
         let machine = Rc::new(Here::new(console.clone(), Rc::clone(&over), tell.clone()));
-        let daemons = Rc::new(Daemons::new(place, crew, tell.clone()));
+        let daemons = Rc::new(Daemons::new(place, launcher, tell.clone()));
         let store = Rc::new(Store::new(place, spec, Rc::clone(&daemons), tell.clone()));
         let outside = Outside {
             files: Rc::new(Folder::new(&place.folder, tell.clone())),

@@ -202,8 +202,8 @@ fn start_nodes(
         }
         false => lifeline,
     };
-    let crew = NodeLauncher::new(id, folder, spec, lifeline, vouch, telling(&driver.tell));
-    let hands = driver.hands(place, spec, Some(crew.map_err(BeginError::Daemon)?));
+    let launcher = NodeLauncher::new(id, folder, spec, lifeline, vouch, telling(&driver.tell));
+    let hands = driver.hands(place, spec, Some(launcher.map_err(BeginError::Daemon)?));
     let mut nodes = Vec::new();
     for node in 0..spec.placement.nodes + spec.placement.spares {
         let epoch = u64::from(node) + 1;
@@ -238,10 +238,10 @@ fn resume(id: &str, folder: &Path, verbose: bool, driver: &Driver) -> Result<Sha
     let removed = std::fs::remove_file(&socket).or_else(absent_is_fine);
     removed.map_err(|e| BeginError::File(socket, e))?;
     let lifeline = nodes_lock::hold(folder).map_err(BeginError::Daemon)?;
-    let takeover::Left { known, reign, crew } =
+    let takeover::Left { known, reign, launcher } =
         takeover::take(&place, verbose, lifeline, &driver.tell)?;
     let spec = &known.head.spec;
-    let mut hands = driver.hands(&place, spec, Some(crew));
+    let mut hands = driver.hands(&place, spec, Some(launcher));
     let etcd = reign.map(|reign| Etcd::begin(reign, folder, spec)).transpose();
     hands.etcd = etcd.map_err(HaError::Thread)?;
     let lead = hands.etcd.clone().map(|etcd| etcd as Rc<dyn controller::outside::Lead>);

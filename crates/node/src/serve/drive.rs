@@ -51,8 +51,13 @@ impl Driver {
     }
 
     /// What a controller of this job acts through.
-    pub(crate) fn hands(&self, place: &Place, spec: &JobSpec, crew: Option<NodeLauncher>) -> Hands {
-        Hands::new(place, spec, crew, &self.console, &self.tell)
+    pub(crate) fn hands(
+        &self,
+        place: &Place,
+        spec: &JobSpec,
+        launcher: Option<NodeLauncher>,
+    ) -> Hands {
+        Hands::new(place, spec, launcher, &self.console, &self.tell)
     }
 
     /// `hands`: what the controller acts through.

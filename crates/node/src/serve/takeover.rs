@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct Left {
     pub known: Known,
     pub reign: Option<Reign>,
-    pub crew: NodeLauncher,
+    pub launcher: NodeLauncher,
 }
 
 /// Reads the journal in a job's folder.
@@ -62,10 +62,10 @@ pub fn take(
     let vouch = reign.as_ref().map(Reign::vouch);
     let Head { reign: number, spec, key, addresses, .. } = &known.head;
     let before = Predecessor { term: *number, spec, key: *key, addresses };
-    let crew = NodeLauncher::again(&before, daemons, named, lifeline, vouch, &telling(tell));
-    let crew = crew.map_err(BeginError::Daemon)?;
-    known.head.addresses = crew.addresses.clone();
-    Ok(Left { known, reign, crew })
+    let launcher = NodeLauncher::again(&before, daemons, named, lifeline, vouch, &telling(tell));
+    let launcher = launcher.map_err(BeginError::Daemon)?;
+    known.head.addresses = launcher.addresses.clone();
+    Ok(Left { known, reign, launcher })
 }
 
 /// Takes the lead of a job whose journal is in etcd.
