@@ -7,7 +7,6 @@
 
 use crate::Job;
 use crate::leaving::drain::Departure;
-pub(crate) use crate::leaving::model::OVERHEAD_PART;
 use crate::leaving::precopy;
 use crate::recovery::Recovery;
 use eyrie_protocol::membership::Member;

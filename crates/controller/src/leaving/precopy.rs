@@ -10,7 +10,7 @@
 
 use crate::Job;
 use crate::Rank;
-pub(crate) use crate::leaving::model::{Moves, Round, Stop};
+pub(crate) use crate::leaving::model::{Round, Stop};
 use std::time::Duration;
 
 /// Making a process from its image.

@@ -11,7 +11,7 @@ use crate::Job;
 use crate::monitor;
 use crate::nodes::model::Line;
 pub use crate::nodes::model::Node;
-pub(crate) use crate::nodes::model::{Conversation, State};
+pub(crate) use crate::nodes::model::State;
 use crate::outside::NodeLine;
 use crate::status::Status;
 use crate::timers::Timer;

@@ -5,7 +5,7 @@
 //! ranks have no image left, not which nodes of the vault that was.
 
 use crate::Job;
-pub(crate) use crate::recovery::model::{LostImage, LostImages};
+pub(crate) use crate::recovery::model::LostImage;
 use eyrie_protocol::membership::Member;
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -8,7 +8,6 @@
 
 use crate::Job;
 use crate::outside::Brought;
-pub(crate) use crate::saving::model::Depot;
 use crate::timers::Timer;
 use eyrie_control::{EventKind, SavedTo};
 use eyrie_state::saved_job::SavedJob;

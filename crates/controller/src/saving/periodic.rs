@@ -16,7 +16,6 @@ use crate::monitor;
 use crate::saving::Saving;
 use crate::saving::archive;
 use crate::saving::model::Bringing;
-pub(crate) use crate::saving::model::Flush;
 use crate::saving::routes::Routes;
 use eyrie_control::node::ToNode;
 use eyrie_control::{Delivered, EventKind, SavedSet, Stored};

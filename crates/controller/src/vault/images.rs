@@ -5,7 +5,7 @@
 //! any more; what was given up while a node looked into it does not stay there again.
 
 use crate::vault::Job;
-pub(crate) use crate::vault::model::{Counts, Images};
+pub(crate) use crate::vault::model::Images;
 use crate::vault::scrub::Pass;
 use eyrie_control::node::{Fetch, ToNode};
 use eyrie_control::vault::{Condition, Inspected, Inspection, Report};

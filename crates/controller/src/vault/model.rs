@@ -15,6 +15,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// After a round that came to nothing the next one waits for so long, and twice as long for each
+/// one more, ...
+pub(super) const PAUSE_MS: u64 = 500;
+/// ... up to this.
+pub(super) const LONGEST_PAUSE_MS: u64 = 60_000;
+
+/// How long the next round waits after so many that came to nothing.
+pub(super) fn pause_ms(rounds: u32) -> u64 {
+    let doubled = 1u64.checked_shl(rounds.saturating_sub(1)).unwrap_or(u64::MAX);
+    PAUSE_MS.saturating_mul(doubled).min(LONGEST_PAUSE_MS)
+}
+
 /// A file of an image: rank and generation.
 pub(super) type File = (u32, u32);
 

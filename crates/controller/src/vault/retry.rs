@@ -7,21 +7,9 @@
 use crate::Job;
 use crate::vault::Vaults;
 pub(crate) use crate::vault::model::Retry;
-use crate::vault::model::Trouble;
+use crate::vault::model::{LONGEST_PAUSE_MS, Trouble};
 use crate::vault::{File, QUIET_ROUNDS};
 use eyrie_control::status::VaultUnguarded;
-
-/// After a round that came to nothing the next one waits for so long, and twice as long for each
-/// one more, ...
-const PAUSE_MS: u64 = 500;
-/// ... up to this.
-const LONGEST_PAUSE_MS: u64 = 60_000;
-
-/// How long the next round waits after so many that came to nothing.
-fn pause_ms(rounds: u32) -> u64 {
-    let doubled = 1u64.checked_shl(rounds.saturating_sub(1)).unwrap_or(u64::MAX);
-    PAUSE_MS.saturating_mul(doubled).min(LONGEST_PAUSE_MS)
-}
 
 impl Vaults {
     /// Nothing that is kept is to be guarded: what could not be is kept no more.
@@ -109,6 +97,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vault::model::pause_ms;
 
     #[test]
     fn rounds_that_come_to_nothing_are_ever_rarer() {
