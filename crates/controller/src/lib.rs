@@ -22,6 +22,9 @@
 //! | `console`, `status` | input, output; events and what clients ask |
 //! | `clock`, `timers` | the time as it was given, and what is due when |
 //!
+//! What a part knows stands in the `model` files of its folder, which know nothing of `Job`; what
+//! the job decides by it stands in the others.
+//!
 //! Kept true: everything here runs on one thread and never blocks on a node; no clock is read,
 //! nothing sleeps, no file is opened, no thread or process is started: all of that is asked of
 //! `outside`, which the daemon crate has, or which is in memory (`memory`); the rules are in

@@ -58,7 +58,7 @@ fn next_turn(turns: impl Iterator<Item = u32> + Clone, idle: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leaving::model::{FUTILE, ROUNDS, SLOW, SLOWEST};
+    use crate::leaving::model::{FUTILE, Moves, ROUNDS, SLOW, SLOWEST};
 
     fn rounds(all: &[(u64, f64)]) -> Moves {
         let mut moves = Moves::default();
