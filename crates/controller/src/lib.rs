@@ -55,7 +55,7 @@ use crate::journal::Journaling;
 use crate::monitor::{Action, Monitor};
 use clock::Clock;
 pub use clock::Now;
-use eyrie_control::gateway::Heard;
+use eyrie_control::gateway::GatewayEvent;
 use eyrie_control::ha::News;
 use eyrie_control::node::{FromNode, ToNode};
 use eyrie_control::signals::{SIGHUP, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -65,7 +65,7 @@ use eyrie_state::saved_job::SavedJob;
 use eyrie_state::stdin_file::Input;
 pub use journal::JournalError;
 pub use nodes::Node;
-use outside::{Brought, NodeLine, Outlet, Outside};
+use outside::{Brought, ClientHandle, NodeLine, Outside};
 /// What a state that is saved consists of.
 pub mod saved {
     pub use crate::saving::archive::{needed, settle, stored_ranks};
@@ -126,7 +126,7 @@ pub enum Msg {
     Gateway {
         cluster: u32,
         number: u64,
-        heard: Heard,
+        heard: GatewayEvent,
     },
     /// Its process has ended.
     GatewayGone {
@@ -166,7 +166,7 @@ pub enum Msg {
 
 /// Somebody waits for checkpoints.
 pub(crate) struct Ask {
-    outlet: Option<Outlet>,
+    client: Option<ClientHandle>,
     /// The job is to be saved when it has them.
     ends: bool,
     /// One of them did not come about.

@@ -5,7 +5,7 @@
 
 use super::{Asked, Frames, Memory, Sent};
 use crate::journal::{self, Entry, Known};
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use crate::{Job, Msg, Node, Now, Place};
 use eyrie_control::{JobSpec, JobStatus, NodeMsg, ToNode};
 use eyrie_protocol::recovery::{Input, Planner};
@@ -168,10 +168,10 @@ impl Controller {
     /// # Errors
     /// The reason.
     pub fn drain(&mut self, node: u32, migrates: bool, number: u64) -> Result<(), String> {
-        let (names, outlet) = ([node.to_string()], self.client());
+        let (names, client) = ([node.to_string()], self.client());
         match migrates {
-            true => self.job.migrate((&names, &[]), (false, None), number, outlet),
-            false => self.job.drain((&names, &[]), None, number, outlet),
+            true => self.job.migrate((&names, &[]), (false, None), number, client),
+            false => self.job.drain((&names, &[]), None, number, client),
         }
     }
 
@@ -180,10 +180,10 @@ impl Controller {
     /// # Errors
     /// Why not.
     pub fn suspend(&mut self, stands: bool) -> Result<(), String> {
-        let outlet = self.client();
+        let client = self.client();
         match stands {
-            true => self.job.suspend(false, outlet),
-            false => self.job.let_go_on(Suspender::User, &outlet),
+            true => self.job.suspend(false, client),
+            false => self.job.let_go_on(Suspender::User, &client),
         }
     }
 
@@ -192,8 +192,8 @@ impl Controller {
     /// # Errors
     /// Why not.
     pub fn hold(&mut self, client: u64, lease_ms: Option<u64>) -> Result<(), String> {
-        let outlet = self.client();
-        self.job.hold(Suspender::Client(client), lease_ms, outlet)
+        let handle = self.client();
+        self.job.hold(Suspender::Client(client), lease_ms, handle)
     }
 
     /// The connection of a client is over.
@@ -206,8 +206,8 @@ impl Controller {
     /// # Errors
     /// Why not.
     pub fn grow(&mut self, cluster: Option<&str>) -> Result<(u32, u64), String> {
-        let outlet = self.client();
-        self.job.grow(1, cluster, outlet)?;
+        let client = self.client();
+        self.job.grow(1, cluster, client)?;
         Ok((self.nodes() - 1, self.job.nodes.epoch))
     }
 
@@ -217,8 +217,8 @@ impl Controller {
     }
 
     /// A client that nobody listens to.
-    fn client(&self) -> Outlet {
-        Outlet::new(Memory::default())
+    fn client(&self) -> ClientHandle {
+        ClientHandle::new(Memory::default())
     }
 
     pub fn phase(&self) -> &'static str {

@@ -5,7 +5,7 @@ pub(crate) mod samples;
 use crate::clock::Now;
 use crate::journal::Journaling;
 use crate::nodes::State;
-use crate::outside::{Files, Outlet};
+use crate::outside::{ClientHandle, Files};
 use crate::recovery::Recovery;
 use crate::timers::Timer;
 use crate::{Job, Latest, Place, Rank};
@@ -33,7 +33,7 @@ pub struct EventLog {
     files: Option<Rc<dyn Files>>,
     /// Why they are not written any more, until that is told.
     trouble: Option<std::io::Error>,
-    followers: Vec<Outlet>,
+    followers: Vec<ClientHandle>,
     /// Sums over all that there were, also before the job was restarted.
     account: Account,
 }
@@ -126,7 +126,7 @@ pub struct Looks {
     ask: u64,
     /// Nodes that have not answered it.
     pub(crate) left: BTreeSet<u32>,
-    waiting: Vec<Outlet>,
+    waiting: Vec<ClientHandle>,
     /// Who asks for the job's record.
     pub(crate) sampler: Option<Sampler>,
     /// Who reads the status here when they have.
@@ -175,15 +175,15 @@ impl Job {
     }
 
     /// Sends events from number `from` on; with `follow` also those to come, else `Done`.
-    pub fn tell_events(&mut self, from: u64, follow: bool, outlet: Outlet) {
+    pub fn tell_events(&mut self, from: u64, follow: bool, client: ClientHandle) {
         let skip = from.saturating_sub(self.status.events.first) as usize;
         for event in self.status.events.events.iter().skip(skip) {
-            outlet.send(&NodeMsg::Event(Box::new(event.clone())));
+            client.send(&NodeMsg::Event(Box::new(event.clone())));
         }
         if follow {
-            self.status.events.followers.push(outlet);
+            self.status.events.followers.push(client);
         } else {
-            outlet.send(&NodeMsg::Done);
+            client.send(&NodeMsg::Done);
         }
     }
 
@@ -366,8 +366,8 @@ impl Job {
     }
 
     /// A client wants the status: it gets it when the nodes have said how their ranks are.
-    pub fn ask_status(&mut self, outlet: Outlet) {
-        self.status.looks.waiting.push(outlet);
+    pub fn ask_status(&mut self, client: ClientHandle) {
+        self.status.looks.waiting.push(client);
         if self.status.looks.left.is_empty() {
             self.ask_looks();
         }
@@ -445,8 +445,8 @@ impl Job {
             return;
         }
         let status = self.status();
-        for outlet in std::mem::take(&mut self.status.looks.waiting) {
-            outlet.send(&NodeMsg::Status(Box::new(status.clone())));
+        for client in std::mem::take(&mut self.status.looks.waiting) {
+            client.send(&NodeMsg::Status(Box::new(status.clone())));
         }
     }
 }
