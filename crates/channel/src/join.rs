@@ -39,8 +39,8 @@ const MOST_ANCESTORS: usize = 256;
 /// Within what time the node ends a rank whose program was killed.
 const END_LIMIT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(5);
-/// For how long a program that is a job of its own waits until others of the kind were noted.
-const NOTE_LIMIT: Duration = Duration::from_secs(1);
+/// So many pauses a program that is a job of its own waits until others of the kind were noted.
+const NOTE_PAUSES: u32 = 200;
 
 /// Why the library cannot join its job.
 #[derive(Debug, thiserror::Error)]
@@ -436,8 +436,7 @@ fn note_alone(seg: &Segment, rank: u32, beside: u32) {
     let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let note = Note { rank: other, alone: own, name: name.trim_end().into() };
     let at = &seg.rank(rank).beside;
-    let end = Instant::now() + NOTE_LIMIT;
-    while Instant::now() < end {
+    for _ in 0..NOTE_PAUSES {
         if at.is_read() && at.leave(&note) {
             return ring_daemon(seg.header());
         }

@@ -110,7 +110,7 @@ def test_commands_whose_output_is_lost_say_so():
             assert outputs.without_reader(command) == (128 + signal.SIGPIPE, ""), command
         # The program has the same output as without us: none.
         got, err = outputs.closed([image, "run", "sh", "-c", "echo something"])
-        assert got != 0 and "Bad file descriptor" in err, (got, err)
+        assert got != 0 and "echo" in err, (got, err)
 
 
 def test_a_home_that_cannot_be_used_names_the_way_out():

@@ -356,7 +356,7 @@ def test_two_at_once_in_another_order_on_another_rank_end_the_job():
             one, other = beside("first", "0", "0", *waits), beside("other", "0", "0", *waits)
             lines = [
                 f"one='{one}' other='{other}'",
-                'if test $EYRIE_RANK = 1; then one=$other other="$one"; fi',
+                'if test $EYRIE_RANK = 1; then x=$one; one=$other; other=$x; fi',
                 f"$one & until test -e {ready}.$EYRIE_RANK; do sleep 0.02; done",
                 "$other & wait",
             ]
