@@ -99,6 +99,7 @@ impl Agent {
         if rank == 0 {
             self.streams.end_feed();
         }
+        self.look_beside(rank);
         let look = Box::new(RankLook { sent: self.sent(rank), ..self.rank_look(rank) });
         self.tell_if_none_called(matches!(death, Death::Exit(_)));
         self.let_out(FromNode::Ended { rank, start, death, cause, said, progress, look });

@@ -3,7 +3,7 @@
 use super::Agent;
 use super::start::Replay;
 use eyrie_control::Said;
-use eyrie_control::node::{FromNode, NodeLook, RankLook, Refusals};
+use eyrie_control::node::{Beside, FromNode, NodeLook, RankLook, Refusals};
 use eyrie_ledger::{segment, unit};
 use eyrie_link::Links;
 use eyrie_process::cores;
@@ -129,9 +129,17 @@ impl Agent {
                 self.proc(rank, start).into_iter().for_each(|p| p.said = true);
                 self.say(FromNode::Said { rank, start, said });
             }
+            self.look_beside(rank);
             self.look_at_replay(rank, start);
             self.look_at_pressure(rank, start);
         }
+    }
+
+    /// Has a second program of the rank called `MPI_Init`?
+    pub(super) fn look_beside(&mut self, rank: u32) {
+        let Some(note) = self.segment.rank(rank).beside.take() else { return };
+        let programs = Beside { rank: note.rank, alone: note.alone, name: note.name };
+        self.say(FromNode::Beside { rank, programs });
     }
 
     fn look_at_replay(&mut self, rank: u32, start: u64) {

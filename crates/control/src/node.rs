@@ -686,6 +686,33 @@ pub enum FromNode {
     Handled {
         failures: u32,
     },
+    /// A program of this rank is a job of its own, as another one was the rank.
+    Beside {
+        rank: u32,
+        programs: Beside,
+    },
+}
+
+/// Two programs of a rank at once. Of each: a hash of its file's name, and of its words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// The one that is the rank.
+    pub rank: [u32; 2],
+    /// The one that is a job of its own, and what it is called.
+    pub alone: [u32; 2],
+    pub name: String,
+}
+
+impl Beside {
+    /// Whether the same two programs are the other way round on another rank: which of them comes
+    /// first is chance.
+    pub fn is_crossed_by(&self, other: &Beside) -> bool {
+        // Words may name a process or a folder; they count where names do not tell.
+        let told = if self.rank[0] == self.alone[0] { 2 } else { 1 };
+        self.rank[..told] != self.alone[..told]
+            && self.rank[..told] == other.alone[..told]
+            && self.alone[..told] == other.rank[..told]
+    }
 }
 
 /// Another node that one does not reach.

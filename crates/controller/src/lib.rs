@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
+mod beside;
 pub(crate) mod checkpoints;
 pub(crate) mod clock;
 pub(crate) mod console;

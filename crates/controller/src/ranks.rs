@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::saving::archive::Needed;
 use crate::saving::replay_logs::LogSaving;
 use crate::{leaving, recovery, saving};
-use eyrie_control::node::{RankLook, Taken};
+use eyrie_control::node::{Beside, RankLook, Taken};
 use eyrie_control::signals::SIGKILL;
 use eyrie_control::{Death, Meta, Said};
 use eyrie_protocol::membership::Member;
@@ -105,6 +105,8 @@ pub(crate) struct ComingBack {
     pub elsewhere: bool,
     /// What was said of files that were not as they were.
     pub said_of_files: BTreeSet<String>,
+    /// Programs of it that met in MPI since it was started.
+    pub beside: Vec<Beside>,
 }
 
 /// One rank. What is skipped is in the journal by itself, or of no weight.
