@@ -567,6 +567,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
     let outlet = &told_by(outlet.clone());
     match message {
         ClientMsg::Status => job.ask_status(outlet.clone()),
+        ClientMsg::Traffic => job.ask_traffic(outlet.clone()),
         ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
         ClientMsg::CheckpointAndEnd => return job.checkpoint_and_end(Some(outlet.clone())),
         ClientMsg::KillController => job.inject_controller()?,
