@@ -158,7 +158,7 @@ soak: test-setup build
 	    '--halts --cluster-units' '--halts --drain' coordinated 'coordinated --vault' \
 	    'coordinated --drain' 'coordinated --vault --drain' links heartbeat \
 	    election returns lease watchdog controller 'controller --drain' 'controller --halts' \
-    'controller --outside' 'controller --unfit' 'controller --fallback' \
+    'controller --outside' 'controller --unfit' 'controller --topology' 'controller --fallback' \
     'controller coordinated' 'controller coordinated --drain' 'controller coordinated --vault' \
     'controller coordinated --halts' 'controller --units' 'controller --units --drain' \
     'controller --units --vault' 'controller --cluster-units' 'controller --cluster-units --drain' \

@@ -100,7 +100,8 @@ impl Agent {
             self.streams.end_feed();
         }
         self.look_beside(rank);
-        let look = Box::new(RankLook { sent: self.sent(rank), ..self.rank_look(rank) });
+        let (sent, (targets, more_targets)) = (self.sent(rank), self.targets(rank));
+        let look = Box::new(RankLook { sent, targets, more_targets, ..self.rank_look(rank) });
         self.tell_if_none_called(matches!(death, Death::Exit(_)));
         self.let_out(FromNode::Ended { rank, start, death, cause, said, progress, look });
         self.tell_vacated();

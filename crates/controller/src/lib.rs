@@ -223,6 +223,8 @@ pub enum BeginError {
     File(PathBuf, std::io::Error),
     #[error("{0}")]
     Saved(#[from] eyrie_state::saved_job::SavedJobError),
+    #[error("the network between the nodes, {0}")]
+    Network(#[from] eyrie_topo::reader::ReadError),
 }
 
 fn open_input(
@@ -270,6 +272,7 @@ impl Job {
         let input = open_input(&place, &outside, saved.as_ref())?;
         let events = EventLog::open(&outside.files);
         let placement = eyrie_state::units::first_placement(&spec);
+        let topology = recovery::network::Topology::of(&spec)?;
         let ranks =
             (0..spec.program.size).map(|_| Rank::new(spec.program.size, &console::tape(&spec)));
         let job = Job {
@@ -277,10 +280,13 @@ impl Job {
             timers: Timers::default(),
             nodes: nodes::membership::Nodes::new(nodes, placement),
             ranks: ranks::Ranks::new(ranks.collect()),
-            recovery: recovery::Recovery::new(Monitor::new(
-                spec.program.size,
-                !spec.protection.ft.verifies(),
-            )),
+            recovery: recovery::Recovery {
+                topology,
+                ..recovery::Recovery::new(Monitor::new(
+                    spec.program.size,
+                    !spec.protection.ft.verifies(),
+                ))
+            },
             checkpoints: checkpoints::Checkpoints::new(&spec),
             vaults: vault::Vaults::default(),
             journal: journal::Journaling { verbose: spec.program.verbose, ..Default::default() },

@@ -198,6 +198,16 @@ impl Rank {
             coming_back: ComingBack::default(),
         }
     }
+
+    /// Its node says how it is. What it has sent is counted on its node: what it sent on nodes
+    /// before counts as long as that is more.
+    pub fn sees(&mut self, look: RankLook) {
+        let before = std::mem::replace(&mut self.look, look);
+        let all = |look: &RankLook| look.targets.iter().map(|sent| sent.messages).sum::<u64>();
+        if all(&self.look) < all(&before) {
+            (self.look.targets, self.look.more_targets) = (before.targets, before.more_targets);
+        }
+    }
 }
 
 impl Ranks {

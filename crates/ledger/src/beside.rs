@@ -4,8 +4,8 @@
 //! Kept true: the daemon reads whole notes only; who writes one waits a short time for the one
 //! before to be read, and no longer.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, fence};
 
 /// Bytes of a program's name that are kept, as the kernel keeps them.
 const NAME_BYTES: usize = 16;
@@ -72,7 +72,8 @@ impl Beside {
         let (rank, alone) = (of(&self.rank), of(&self.alone));
         let name = String::from_utf8_lossy(&name).into_owned();
         // Written over meanwhile: the next look has it.
-        let is_whole = self.turn.load(Acquire) == turn;
+        fence(Acquire);
+        let is_whole = self.turn.load(Relaxed) == turn;
         self.read.store(turn, Release);
         is_whole.then_some(Note { rank, alone, name })
     }

@@ -567,6 +567,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, queue: &SendQueue) -> R
     let queue = &told_by(queue.clone());
     match message {
         ClientMsg::Status => job.ask_status(queue.clone()),
+        ClientMsg::Traffic => job.ask_traffic(queue.clone()),
         ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, queue.clone()),
         ClientMsg::CheckpointAndEnd => return job.checkpoint_and_end(Some(queue.clone())),
         ClientMsg::KillController => job.inject_controller()?,

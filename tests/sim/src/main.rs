@@ -16,7 +16,8 @@ const USAGE: &str = "usage: eyrie-sim [coordinated [--vault] [--drain] | links |
                      election | lease | watchdog | returns | consensus |\n  \
                      controller [coordinated | --units | --cluster-units | --routed |\n  \
                      --outside]\n  \
-                     [--vault] [--drain] [--halts] [--unfit] [--fallback] [--only-no-faults |\n  \
+                     [--vault] [--drain] [--halts] [--unfit] [--topology] [--fallback]\n  \
+                     [--only-no-faults |\n  \
                      --only-ranks | --only-nodes] |\n  \
                      [--units | --cluster-units | --outside | --routed] [--vault] [--drain]\n  \
                      [--halts]] [--small] [--every-step | --fault STEP:WHAT]\n  \
@@ -106,6 +107,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
         "--halts",
         "--small",
         "--unfit",
+        "--topology",
         "--fallback",
         "--only-no-faults",
         "--only-ranks",

@@ -585,6 +585,8 @@ pub enum Mutation {
     ReturnForgotten,
     /// A node goes that keeps images in the vault, though they can be brought in anew.
     LeavesGuard,
+    /// Nobody writes down where ranks cost least.
+    PreferencesForgotten,
 }
 
 impl Mutation {

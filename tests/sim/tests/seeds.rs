@@ -622,6 +622,12 @@ fn no_seed_of_the_real_controller_finds_a_fault_with_copies_outside_or_clients()
     ]);
 }
 
+/// The same where the network between the nodes is known.
+#[test]
+fn no_seed_of_the_real_controller_finds_a_fault_with_a_network() {
+    none_of_these_finds_a_fault_of_the_real_controller(&["--topology", "--topology --drain"]);
+}
+
 #[test]
 fn every_mistake_around_the_real_controller_is_found() {
     all_are_found(real::MUTATIONS, |(mutation, way), seed| {

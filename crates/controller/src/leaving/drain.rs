@@ -236,7 +236,10 @@ impl Job {
     ) {
         let mut wishes = match to.is_empty() {
             true => self.wishes_by_cluster(&nodes),
-            false => self.nodes.wishes(&nodes, to),
+            false => {
+                let nearest = self.nearest(&nodes, to);
+                nearest.unwrap_or_else(|| self.nodes.wishes(&nodes, to))
+            }
         };
         wishes.extend(wishes_by_capacity);
         self.begin_leaves(&nodes, wishes, terms);

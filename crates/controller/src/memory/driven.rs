@@ -32,6 +32,8 @@ pub enum Lacking {
     Snapshot,
     /// Which ranks can come back together.
     Return,
+    /// Where ranks cost least.
+    Preferences,
 }
 
 impl Lacking {
@@ -40,6 +42,7 @@ impl Lacking {
         match self {
             Lacking::Starts => matches!(**input, Input::Starting { .. }),
             Lacking::AllDown => matches!(**input, Input::AllDown { .. }),
+            Lacking::Preferences => matches!(**input, Input::Prefer { .. }),
             _ => false,
         }
     }

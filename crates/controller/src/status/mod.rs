@@ -129,6 +129,8 @@ pub struct Looks {
     waiting: Vec<ClientHandle>,
     /// Who asks for the job's record.
     pub(crate) sampler: Option<Sampler>,
+    /// Clients that wait for what each rank has sent to each.
+    curious: Vec<ClientHandle>,
     /// Who reads the status here when they have.
     readers: Vec<Box<dyn FnOnce()>>,
     /// Nodes of which it was said that the program is not there.
@@ -381,6 +383,23 @@ impl Job {
         }
     }
 
+    /// A client wants to know how much each rank has sent to each, as of now.
+    pub fn ask_traffic(&mut self, client: ClientHandle) {
+        self.status.looks.curious.push(client);
+        // What is asked for already may be without that.
+        self.ask_looks();
+    }
+
+    fn tell_traffic(&mut self) {
+        for client in std::mem::take(&mut self.status.looks.curious) {
+            for (rank, r) in (0u32..).zip(&self.ranks.all) {
+                let (to, all) = (r.look.targets.clone(), !r.look.more_targets);
+                client.send(&NodeMsg::Sent { rank, to, all });
+            }
+            client.send(&NodeMsg::Done);
+        }
+    }
+
     pub(crate) fn ask_looks(&mut self) {
         self.status.looks.ask += 1;
         let ask = self.status.looks.ask;
@@ -389,7 +408,8 @@ impl Job {
         if self.status.looks.left.is_empty() {
             return self.all_looked();
         }
-        self.nodes.to_all(&ToNode::Look { ask });
+        let targets = self.recovery.topology.is_some() || !self.status.looks.curious.is_empty();
+        self.nodes.to_all(&ToNode::Look { ask, targets });
         let limit = Duration::from_millis(self.spec.timing.intervals.limits.answers_ms);
         self.arm(limit, Timer::Looks { ask });
     }
@@ -410,7 +430,7 @@ impl Job {
                 .get_mut(look.rank as usize)
                 .filter(|_| self.nodes.placement.home(look.rank) == node)
             {
-                r.look = look;
+                r.sees(look);
             }
         }
         if ask == self.status.looks.ask
@@ -431,6 +451,7 @@ impl Job {
 
     fn all_looked(&mut self) {
         self.take_sample();
+        self.tell_traffic();
         self.tell_status();
         let leaving = std::mem::take(&mut self.leaving.waiting);
         leaving.into_iter().for_each(|departure| self.depart(departure));

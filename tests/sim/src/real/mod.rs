@@ -86,6 +86,8 @@ pub struct Setup {
     pub suspends: bool,
     /// Nodes cannot have ranks for a while.
     pub unfit: bool,
+    /// The network between the nodes is known.
+    pub topology: bool,
     /// All ranks, which come back alone, have checkpoints together now and then.
     pub fallback: bool,
     /// What is done wrong on purpose.
@@ -105,6 +107,7 @@ impl Setup {
             drains: is("--drain"),
             suspends: is("--halts"),
             unfit: is("--unfit"),
+            topology: is("--topology"),
             fallback: is("--fallback"),
             mutation: None,
             trace: false,
