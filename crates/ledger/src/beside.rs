@@ -43,7 +43,9 @@ impl Beside {
     pub fn leave(&self, note: &Note) -> bool {
         let turn = self.turn.load(Relaxed);
         let odd = turn.wrapping_add(1);
-        if turn % 2 != 0 || self.turn.compare_exchange(turn, odd, AcqRel, Relaxed).is_err() {
+        if !turn.is_multiple_of(2)
+            || self.turn.compare_exchange(turn, odd, AcqRel, Relaxed).is_err()
+        {
             return false;
         }
         let words = note.rank.into_iter().chain(note.alone);
@@ -63,7 +65,7 @@ impl Beside {
     /// The note that was not read yet.
     pub fn take(&self) -> Option<Note> {
         let turn = self.turn.load(Acquire);
-        if turn % 2 != 0 || turn == self.read.load(Relaxed) {
+        if !turn.is_multiple_of(2) || turn == self.read.load(Relaxed) {
             return None;
         }
         let of = |words: &[AtomicU32; 2]| [0, 1].map(|n| words[n].load(Relaxed));
