@@ -150,6 +150,8 @@ const OF_EYRIE: &[&str] =
 
 /// The permission for these is asked of the kernel first: without it nothing has used them.
 const BY_PERMISSION: &str = "amx_";
+/// What is asked for. The state beside it, how tiles are laid out, everybody has permission for.
+const TILE_DATA: u64 = 1 << 18;
 
 /// Features and the states that only they use.
 const BY_STATE: [(u64, &str); 6] = [
@@ -226,7 +228,7 @@ pub fn check(state: &State, here: &Processor, ignored: &[String]) -> Result<(), 
         .threads
         .iter()
         .map(|t| in_use(t, state.attributes.keys))
-        .fold(state.xcomp_perm & AMX, |all, t| all | t);
+        .fold(state.xcomp_perm & TILE_DATA, |all, t| all | t);
     let by_state =
         |name: &[u8]| BY_STATE.iter().any(|(s, n)| n.as_bytes() == name && used & s & !3 != 0);
     let asked = Asked::by(state);
