@@ -82,7 +82,7 @@ pub struct Made {
 impl Made {
     /// Nothing yet.
     pub(crate) fn new() -> Made {
-        Made { boots: clocks::offset().into_iter().collect(), all: BTreeMap::new() }
+        Made { boots: clocks::offset().into_iter().collect(), ..Made::default() }
     }
 
     /// What was noted in a file; what cannot be read there is passed over.
@@ -167,7 +167,12 @@ impl Made {
 
     /// What is there of it that was made after the checkpoint, those below a folder before it.
     pub(crate) fn since(&self, state: &State) -> Vec<Newer> {
-        let Some(moment) = clocks::moment(state, &self.boots) else { return Vec::new() };
+        let moment = clocks::moment(state, &self.boots);
+        moment.map_or_else(Vec::new, |moment| self.since_ns(moment))
+    }
+
+    /// The same of a time of day.
+    pub(crate) fn since_ns(&self, moment: i64) -> Vec<Newer> {
         let mut there = self.there();
         there.retain(|newer| {
             self.all.get(&newer.path).is_some_and(|birth| birth.came_ns() >= moment)
@@ -247,6 +252,12 @@ impl Notes {
         file.write_all(made.text().as_bytes())?;
         fs::rename(&new, path)?;
         Ok(Notes { path: path.to_path_buf(), file, lines: made.all.len() })
+    }
+
+    /// One is nobody's.
+    pub fn remove(&mut self, path: &Path) {
+        let _ = self.file.write_all(format!("shared {}\n", digits(path)).as_bytes());
+        self.lines += 1;
     }
 
     /// Notes one.

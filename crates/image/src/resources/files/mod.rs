@@ -9,6 +9,7 @@ pub(crate) mod mapped;
 pub(crate) mod metadata;
 pub(crate) mod open_files;
 pub(crate) mod refill;
+pub(crate) mod renamed_folders;
 pub(crate) mod special;
 pub(crate) mod stored;
 pub(crate) mod undo;

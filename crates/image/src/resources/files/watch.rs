@@ -14,10 +14,9 @@
 //! that folder yet, or if it got its name from one that was, or if a process did that which was
 //! gone at once where this program alone works; one that others were seen writing to is told apart.
 
-use crate::kernel::procfs::Stat;
 use crate::kernel::time::now;
 use crate::resources::clocks;
-use crate::resources::files::attribution::Guess;
+use crate::resources::files::attribution::{Guess, Whose, whose};
 use crate::resources::files::created::{Birth, Made, Notes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::{CString, OsStr};
@@ -59,8 +58,6 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// A folder whose folders were looked for is not looked through again for so long: what comes
 /// meanwhile is told.
 const LOOKED: Duration = Duration::from_secs(1);
-/// Most parents of a process that are looked at.
-const MAX_PARENTS: usize = 64;
 
 /// Who was seen writing to a file.
 #[derive(Debug, Default, Clone)]
@@ -93,21 +90,6 @@ impl Renamed {
     }
 }
 
-/// Whose a process is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// Of the program with this first process.
-    Program(libc::pid_t),
-    /// Of none.
-    Others,
-    /// Of this child of ours, which may become a program.
-    Early(libc::pid_t),
-    /// It is this one, which puts files back and writes images.
-    Ours,
-    /// It is gone.
-    Unknown,
-}
-
 /// A folder that has come.
 #[derive(Debug)]
 struct Folder {
@@ -126,6 +108,9 @@ struct Seen {
     roots: BTreeMap<libc::pid_t, PathBuf>,
     files: BTreeMap<PathBuf, Touch>,
     made: Made,
+    /// What was made and had another name before it was looked at: by whom, and whether that is
+    /// guessed.
+    unseen: BTreeMap<PathBuf, (libc::pid_t, bool)>,
     notes: Option<Notes>,
     renamed: Option<Renamed>,
     /// What children of ours did.
@@ -221,7 +206,7 @@ impl Watch {
     /// made.
     pub fn follow(&self, root: libc::pid_t, files: &[PathBuf]) {
         let mut seen = self.seen();
-        seen.roots.insert(root, PathBuf::new());
+        seen.roots.insert(root, cwd_of(root));
         for file in files {
             match fs::symlink_metadata(file).is_ok_and(|meta| !meta.is_file()) {
                 true => seen.make(file, root, false),
@@ -413,15 +398,17 @@ impl Seen {
             return None;
         }
         let comes = mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
-        if let Whose::Program(root) = whose {
-            if mask & libc::FAN_CREATE != 0 {
+        match whose {
+            Whose::Program(root) if comes => {
                 self.make(&path, root, false);
-                self.name(&path);
-            } else if comes {
-                self.make(&path, root, false);
-            } else {
-                self.used(&path, root);
+                if mask & libc::FAN_CREATE != 0 {
+                    self.name(&path);
+                }
             }
+            Whose::Program(root) => self.used(&path, root),
+            Whose::Others => self.is_of_others(&path),
+            Whose::Unknown if comes && !self.told => self.may_be_made(&path),
+            Whose::Unknown | Whose::Early(_) | Whose::Ours => {}
         }
         if mask & libc::FAN_ONDIR != 0 {
             let made_by = match whose {
@@ -483,11 +470,6 @@ impl Seen {
             Whose::Unknown if !self.told => {
                 let (by, surely) = self.guess.who_may(&path, &self.roots);
                 let many = by.len() > 1;
-                if let (true, [root]) = (surely, &by[..])
-                    && self.made.get_mut(&path).is_none()
-                {
-                    self.make(&path, *root, true);
-                }
                 for root in by {
                     self.touch(path.clone(), Some(root));
                 }
@@ -501,7 +483,14 @@ impl Seen {
 
     /// A program made something, or moved it there.
     fn make(&mut self, path: &Path, root: libc::pid_t, guessed: bool) {
-        let birth = fs::symlink_metadata(path).ok().and_then(|meta| Birth::of(&meta, root));
+        let Ok(meta) = fs::symlink_metadata(path) else {
+            if self.unseen.len() < MAX_FILES {
+                self.unseen.insert(path.to_path_buf(), (root, guessed));
+            }
+            return;
+        };
+        self.unseen.remove(path);
+        let birth = Birth::of(&meta, root);
         let Some(birth) = birth.map(|birth| Birth { guessed, ..birth }) else { return };
         self.made.insert(path.to_path_buf(), birth);
         self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
@@ -514,8 +503,31 @@ impl Seen {
         self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
     }
 
-    /// A program opened or wrote what another one may have made.
+    /// Somebody made something where one program alone works, and it is not told who.
+    fn may_be_made(&mut self, path: &Path) {
+        if let (by, true) = self.guess.who_may(path, &self.roots)
+            && let [root] = by[..]
+            && self.made.get_mut(path).is_none()
+        {
+            self.make(path, root, true);
+        }
+    }
+
+    /// Others have it: that a program made it was guessed wrongly.
+    fn is_of_others(&mut self, path: &Path) {
+        if self.made.get_mut(path).is_some_and(|birth| birth.guessed) {
+            self.made.remove(path);
+            self.notes.iter_mut().for_each(|notes| notes.remove(path));
+        }
+    }
+
+    /// A program opened or wrote what another one may have made. What it may have made and has open
+    /// for writing it made.
     fn used(&mut self, path: &Path, root: libc::pid_t) {
+        if let Some(birth) = self.made.get_mut(path).filter(|b| b.by == root && b.guessed) {
+            birth.guessed = false;
+            self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
+        }
         if let Some(birth) = self.made.get_mut(path).filter(|b| b.by != root && !b.shared) {
             birth.shared = true;
             self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
@@ -539,6 +551,9 @@ impl Seen {
         let from = before.map(Path::to_path_buf);
         self.renamed = from.map(|from| Renamed { from, to: after.to_path_buf(), own, replaced });
         self.made_under(after, birth);
+        if let Some((root, guessed)) = before.and_then(|before| self.unseen.remove(before)) {
+            self.make(after, root, guessed);
+        }
         if let Some(touch) = touch {
             self.files.entry(after.to_path_buf()).or_default().join(touch);
         }
@@ -587,6 +602,7 @@ impl Seen {
     /// A file or folder is gone.
     fn forget(&mut self, path: &Path) {
         self.made.remove(path);
+        self.unseen.remove(path);
         if self.files.remove(path).is_none() {
             self.folders.retain(|_, folder| folder != path);
         }
@@ -671,26 +687,9 @@ impl Seen {
     }
 }
 
-/// Whose a process is.
-pub(crate) fn whose(pid: libc::pid_t, roots: &BTreeMap<libc::pid_t, PathBuf>) -> Whose {
-    let (mut at, this) = (pid, std::process::id() as libc::pid_t);
-    for _ in 0..MAX_PARENTS {
-        if roots.contains_key(&at) {
-            return Whose::Program(at);
-        }
-        if at <= 1 {
-            return Whose::Others;
-        }
-        let Ok(stat) = Stat::read(at) else { return Whose::Unknown };
-        let parent = stat.field(4) as libc::pid_t;
-        match (at == this, parent == this) {
-            (true, _) => return Whose::Ours,
-            // A twin, what is just being restored, or a program that is not followed yet.
-            (_, true) if !roots.contains_key(&parent) => return Whose::Early(at),
-            _ => at = parent,
-        }
-    }
-    Whose::Others
+/// Where a process works.
+fn cwd_of(pid: libc::pid_t) -> PathBuf {
+    fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()
 }
 
 /// The file of an event, by its folder and name.
