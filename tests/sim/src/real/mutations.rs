@@ -129,7 +129,7 @@ impl Simulation {
     /// A node is told something else.
     pub(super) fn mistake_order(&mut self, to: Member, order: &mut ToNode) {
         use ToNode as To;
-        let back = self.world.controller.rolling_back.is_some();
+        let back = self.world.controller.is_busy;
         let drops = match order {
             To::Members { .. } => back && self.mutated(Mutation::MembersUntold),
             To::Trim { .. } => self.mutated(Mutation::NeverTrim),

@@ -1,9 +1,9 @@
 //! The controller's turns, what they lead to, and its death and successor.
 
 use crate::program;
+use crate::real::fate::Fate;
 use crate::real::host::{Floor, Simulation, short};
 use crate::real::{Faults, Happens, Note};
-use crate::term::Fate;
 use crate::types::{Endpoint, Event, Mutation, Packet, Time};
 use eyrie_control::{EventKind, NodeMsg, Stream};
 use eyrie_controller::Msg;
@@ -12,7 +12,6 @@ use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Words;
 use eyrie_protocol::session::Numbered;
 use eyrie_state::{home, printed_counts};
-use std::collections::BTreeSet;
 
 /// A floor that was told so long ago has reached every node that has a controller.
 const TOLD: Time = 1_500;
@@ -50,7 +49,7 @@ impl Simulation {
         self.effects(fate, last);
     }
 
-    fn journal(&self) -> Vec<u8> {
+    pub(super) fn journal(&self) -> Vec<u8> {
         self.memory.journal_bytes().unwrap_or_default()
     }
 
@@ -60,11 +59,10 @@ impl Simulation {
         let (mut frames, ended) = controller.sent();
         let (told, mut printed) = (controller.told(), controller.printed());
         if let Some(fate) = fate {
-            let count =
-                Fate::seen(Some(fate), frames.len(), self.mutated(Mutation::EffectsUnwritten));
+            let early = self.mutated(Mutation::EffectsUnwritten);
+            let count = fate.seen(frames.len(), early);
             frames.truncate(count);
-            let count =
-                Fate::seen(Some(fate), printed.len(), self.mutated(Mutation::EffectsUnwritten));
+            let count = fate.seen(printed.len(), early);
             printed.truncate(count);
         }
         if !self.turn_open && !fate.is_some_and(Fate::loses_record) {
@@ -138,6 +136,9 @@ impl Simulation {
                 }
                 NodeMsg::Event(event) => {
                     self.world.report.emptied += u64::from(event.event == EventKind::NodeVacated);
+                    if event.event == EventKind::NodeStays {
+                        self.stayed_at = self.world.now;
+                    }
                     self.world.trace(|| format!("controller: {}", short(&event)));
                 }
                 _ => {}
@@ -159,12 +160,12 @@ impl Simulation {
                 self.mistake_order(to, &mut message);
             }
             self.check_order(&message);
+            self.call_off_nearby(&message);
             if let (eyrie_control::ToNode::CheckpointSet { .. }, Endpoint::Node(to)) =
                 (&message, self.world.conns[conn].ends[1])
             {
                 self.strike_together(to);
             }
-            let message = crate::types::ToNode::Real(Box::new(message));
             let packet = Packet::ToNode(Numbered { number, heard, message });
             self.world.send(conn, Endpoint::Controller, packet);
         }
@@ -213,6 +214,11 @@ impl Simulation {
         if !self.started.insert(*start) {
             return;
         }
+        // What follows in one turn may be that all go back again.
+        if self.was_back && self.world.controller.planner.goes_back() {
+            let why = format!("rank {rank} starts, and the planner waits for all to have ended");
+            self.world.fail(why);
+        }
         if self.world.together {
             self.check_back(*rank, *start as u32, from.generation);
             return self.fault_nearby(6);
@@ -257,8 +263,7 @@ impl Simulation {
         world.controller.planner = planner.clone();
         world.controller.suspend = controller.suspension().clone();
         world.controller.retention = controller.retention().cloned().collect();
-        let back = controller.phase() != "running";
-        world.controller.rolling_back = back.then(|| (BTreeSet::new(), Vec::new()));
+        world.controller.is_busy = controller.phase() != "running";
     }
 
     /// After a turn: images that count from now on, ranks that go back, the job's end.
@@ -267,13 +272,20 @@ impl Simulation {
             .zip(&self.world.controller.retention)
             .filter_map(|(rank, r)| Some((rank, r.newest()?.generation)))
             .collect();
+        // While a node was to leave that stays after all there may have been too few for the vault.
+        let vaults = self.world.controller.planner.vaults() && self.stayed_at != self.world.now;
         for (rank, generation) in newest {
             let before = self.newest.insert(rank, generation).unwrap_or(0);
             if generation > before {
                 self.world.report.checkpoints += 1;
-                self.world.check_copies(rank, generation);
+                self.world.check_copies(rank, generation, vaults);
+                self.world.check_incarnation(rank, generation);
             }
         }
+        self.was_back = self.world.controller.planner.goes_back();
+        self.check_given_up();
+        self.check_awaited();
+        self.check_guards();
         let Some(controller) = &mut self.controller else { return };
         let (phase, rollbacks) = (controller.phase(), controller.rollbacks());
         let goes_back = phase == "rolling-back";
@@ -317,6 +329,9 @@ impl Simulation {
         if self.world.truth.may_roll_back() || self.rollbacks > 0 {
             return;
         }
+        if let Err(what) = self.world.check_inner() {
+            self.world.fail(what);
+        }
         let told = std::mem::take(&mut self.floors);
         let told = told.into_iter().filter(|f| f.0 + TOLD < self.world.now);
         for (_, rank, (need, det_pos)) in told.collect::<Vec<_>>() {
@@ -328,6 +343,17 @@ impl Simulation {
                     self.world.fail(what);
                 }
             }
+        }
+    }
+
+    /// No checkpoint waits for a router that is none any more.
+    fn check_awaited(&mut self) {
+        let members = self.world.controller.planner.members();
+        let Some(controller) = &mut self.controller else { return };
+        let gone = controller.pauses().awaited().find(|m| !members.contains(m));
+        if let Some(router) = gone.filter(|_| !self.world.controller.is_busy) {
+            let why = format!("a checkpoint waits for router {router}, which is gone");
+            self.world.fail(why);
         }
     }
 

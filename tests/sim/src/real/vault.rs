@@ -4,6 +4,7 @@
 //! Modelled: what nodes keep: the images of a round are there when all of its nodes have prepared
 //! it, as long as no more of these are gone, or have dropped it, than the vault bears.
 
+use crate::real::Happens;
 use crate::types::*;
 use crate::world::World;
 use eyrie_control::VaultOrder;
@@ -14,6 +15,9 @@ use eyrie_protocol::membership::Member;
 use eyrie_vault::record::Summary;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// Once in so many times that a node takes part in a round it dies.
+const IN_ROUND: u64 = 20;
 
 /// What nodes have prepared of each round, and who has.
 #[derive(Clone, Default)]
@@ -33,6 +37,9 @@ impl World {
                     self.vault.retain(|key, _| !newer(key));
                 }
                 self.begin_payload(at, generation, &files);
+                if !files.is_empty() {
+                    self.lose_in_round(at);
+                }
             }
             VaultOrder::Encode { generation, .. } => {
                 let summary = summary(at.node);
@@ -48,6 +55,14 @@ impl World {
                 generations.into_iter().for_each(|generation| self.drop_round(at, generation));
             }
             VaultOrder::Scrub { .. } => {}
+        }
+    }
+
+    /// A node that brings in what only it has: now and then it dies.
+    fn lose_in_round(&mut self, at: Member) {
+        if self.faults_left > 0 && self.random.one_in(IN_ROUND) {
+            let after = self.random.below(500);
+            self.at(after, Event::Real(Happens::LoseThis { member: at }));
         }
     }
 
