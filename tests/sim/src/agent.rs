@@ -440,7 +440,9 @@ impl World {
 
     pub fn reset(&mut self, at: Member, member: Member) {
         let Some(old) = self.nodes.remove(&at) else { return };
-        for peer in old.peers.values() {
+        // A mutation: what is on its way from before all go back is taken afterwards.
+        let lax = self.together && self.mutated(Mutation::NoFence);
+        for peer in old.peers.values().filter(|_| !lax) {
             self.cut(peer.conn);
         }
         let conn = old.conn;
@@ -463,12 +465,15 @@ impl World {
             self.renew_guard(at, member);
         }
         // Of all that go back together nobody is who it was; else only this one is not.
-        let back = self.controller.is_busy;
+        let back = self.controller.goes_back;
         node.suspend = old.suspend.filter(|_| back || self.together);
         let mut dead = if back { old.members } else { vec![] };
         dead.push(at);
         node.replicas.restart(&dead);
         self.nodes.insert(member, node);
+        if lax {
+            self.keep_links(at, member, &old.peers);
+        }
         self.tell(member, FromNode::Down);
     }
 

@@ -174,14 +174,17 @@ impl World {
         }
     }
 
-    /// A checkpoint begins to count: it must lie on two nodes, dead ones that nobody has noticed
-    /// included.
-    pub fn check_copies(&mut self, rank: u32, generation: u32, vaults: bool) {
-        if vaults {
-            if !self.vault.contains_key(&(rank, generation)) {
+    /// A checkpoint begins to count: it must lie in the vault, if there is one, or on two nodes,
+    /// dead ones that nobody has noticed included. `few`: there may have been too few for the vault.
+    pub fn check_copies(&mut self, rank: u32, generation: u32, few: bool) {
+        if self.controller.planner.vaults() {
+            let vaulted = self.vault.contains_key(&(rank, generation));
+            if !vaulted && !few {
                 self.fail(format!("image {generation} of rank {rank} counts before it is safe"));
             }
-            return;
+            if vaulted || !few {
+                return;
+            }
         }
         let members = self.controller.planner.members();
         let has = |m: &&Member| {

@@ -127,7 +127,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
 
 /// Jobs of the controller.
 fn simulate_jobs(ask: &Ask) -> Result<ExitCode, String> {
-    let all = real::MUTATIONS.into_iter().chain(real::RARE).map(|(mutation, _)| mutation);
+    let all = real::MUTATIONS.into_iter().map(|(mutation, _)| mutation);
     let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
     let faults = match ask.kinds.iter().find_map(|k| k.strip_prefix("--only-")) {
         Some("no-faults") => real::Faults::None,

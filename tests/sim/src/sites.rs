@@ -9,11 +9,12 @@ impl World {
     /// Whether all that these hold is on others, too. Copies that were made while there was no
     /// other cluster stay where they are.
     pub fn is_copied_outside(&mut self, lost: &[Member]) -> bool {
-        let ring = self.mutated(Mutation::ImagesInRing) || self.mutated(Mutation::OutcomesInRing);
-        if !self.is_whole() || ring {
-            // Where it is not as it should be it must not pass for a fault that is not borne.
-            return ring && self.is_whole();
+        if !self.is_whole() {
+            return false;
         }
+        // What is not as it should be must not pass for a fault that is not borne.
+        let (no_images, no_outcomes) =
+            (self.mutated(Mutation::ImagesInRing), self.mutated(Mutation::OutcomesInRing));
         let outside = |m: &Member| !lost.contains(m);
         let nodes = || self.nodes.iter().filter(|n| outside(n.0));
         let images = (0u32..).zip(&self.controller.retention).all(|(rank, retention)| {
@@ -22,6 +23,6 @@ impl World {
         });
         let held =
             |m: &Member| self.nodes.get(m).is_some_and(|n| n.gate.replicas().any(|m| outside(&m)));
-        images && lost.iter().all(held)
+        (images || no_images) && (no_outcomes || lost.iter().all(held))
     }
 }

@@ -98,9 +98,12 @@ impl World {
             let image = snapshot.early.remove(&rank).or_else(|| self.image_of(at, rank));
             images.extend(image.map(|image| (rank, partner, image)));
         }
-        if self.is_spread() && !self.mutated(Mutation::NodeGoesOn) {
+        if self.is_spread() {
             // Those of other nodes may not stand yet.
             snapshot.kept = images;
+            if self.mutated(Mutation::NodeGoesOn) {
+                self.unit_goes_on(at, &snapshot);
+            }
             let unit = self.slot(snapshot.parts[0].0);
             if let Some(node) = self.node(at) {
                 node.snapshots.push(snapshot);

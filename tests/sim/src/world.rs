@@ -31,6 +31,9 @@ pub struct Config {
     pub outside: bool,
     /// Few ranks that do little, as a fault is tried at every step.
     pub small: bool,
+    /// Programs that run long enough for a unit to leave, and for several of its snapshots to come
+    /// into the vault; images that are written soon.
+    pub long: bool,
     pub mutation: Option<Mutation>,
     pub trace: bool,
 }
@@ -45,6 +48,7 @@ impl Config {
             clusters: is("--cluster-units"),
             outside: is("--outside"),
             small: is("--small"),
+            long: false,
             mutation,
             trace: false,
         }
@@ -201,6 +205,7 @@ impl World {
         let (ranks, nodes) = size(config, &mut random);
         let steps = match config.small {
             true => 60 + random.below(80),
+            false if config.long => 400 + random.below(400),
             false => 60 + random.below(400) + if united { 200 } else { 0 },
         };
         let programs = program::draw(&mut random, ranks, steps);
@@ -224,7 +229,7 @@ impl World {
             rounds: crate::real::vault::Rounds::default(),
             report: Report::default(),
             replicas,
-            longest_write: if random.one_in(2) { 1_500 } else { 200 },
+            longest_write: if random.one_in(2) && !config.long { 1_500 } else { 200 },
             faults_left: random.below(7),
             wrong: None,
             dead: false,

@@ -98,15 +98,23 @@ impl Simulation {
         self.sync();
         let planner = &self.world.controller.planner;
         let counts = self.newest.iter().filter(|(_, image)| **image > 0);
-        let homes: Vec<Member> = counts.filter_map(|(rank, _)| planner.home(*rank)).collect();
-        let is_ripe = !homes.is_empty() && self.world.is_whole();
+        let home = |(rank, image): (&u32, &u32)| Some(((*rank, *image), planner.home(*rank)?));
+        let images: Vec<((u32, u32), Member)> = counts.filter_map(home).collect();
+        let is_ripe = images.len() * 2 >= self.world.ranks() as usize && self.world.is_whole();
         if looks > 0 && !is_ripe {
             let after = 1 + self.world.random.below(30);
             return self.world.at(after, Event::Real(Happens::LoseCluster { looks: looks - 1 }));
         }
         self.world.count_anew();
-        let home = self.world.random.pick(&homes);
-        let cluster = home.map_or(0, |home| self.world.sites.cluster(home.node));
+        // One that has all copies of an image.
+        let sites = &self.world.sites;
+        let all_near = |(image, home): &&((u32, u32), Member)| {
+            let mut holders = self.world.nodes.iter().filter(|(_, n)| n.disk.contains_key(image));
+            holders.all(|(m, _)| sites.cluster(m.node) == sites.cluster(home.node))
+        };
+        let near = images.iter().find(all_near).copied();
+        let picked = near.or_else(|| self.world.random.pick(&images));
+        let cluster = picked.map_or(0, |(_, home)| self.world.sites.cluster(home.node));
         let there = |m: &&Member| self.world.sites.cluster(m.node) == cluster;
         let (lost, left): (Vec<&Member>, Vec<&Member>) = self.world.nodes.keys().partition(there);
         if lost.is_empty() || left.is_empty() {

@@ -58,8 +58,8 @@ pub struct Simulation {
     pub(super) newest: BTreeMap<u32, u32>,
     /// Who holds the images that are kept, after the last turn.
     pub(super) holders: BTreeMap<(u32, u32), BTreeSet<Member>>,
-    /// All ranks went back, as far as the planner knew, when the last turn was over.
-    pub(super) was_back: bool,
+    /// Ranks that stand though no node leaves, and since when.
+    pub(super) held: BTreeMap<(Member, u32), Time>,
     /// When a node stayed last that was to leave.
     pub(super) stayed_at: Time,
     /// Images that the controller takes for guarded by nodes that are gone, and since when.
@@ -118,7 +118,7 @@ impl Simulation {
             vaulted: false,
             newest: BTreeMap::new(),
             holders: BTreeMap::new(),
-            was_back: false,
+            held: BTreeMap::new(),
             stayed_at: Time::MAX,
             thin: BTreeMap::new(),
             printed: vec![Vec::new(); ranks],
@@ -555,6 +555,7 @@ impl Simulation {
     }
 
     fn beat(&mut self) {
+        self.check_held();
         let all: Vec<Member> = self.world.nodes.keys().copied().collect();
         for member in all {
             let beat = eyrie_control::FromNode::Beat { timeout_ms: 2_000, stamp_ms: Some(1) };

@@ -1,5 +1,6 @@
 //! What is checked of images after each turn of the real controller: none is given up that is good,
-//! none counts of a process that has a successor, none counts as guarded by nodes that are gone.
+//! none counts of a process that has a successor, none counts as guarded by nodes that are gone, or
+//! as in the vault when it is not there.
 
 use crate::real::host::Simulation;
 use crate::types::Time;
@@ -43,6 +44,22 @@ impl Simulation {
         if let Some(((rank, generation), member)) = wrong {
             let what = format!("the good image {generation} of rank {rank} on {member}");
             self.world.fail(format!("{what} is given up"));
+        }
+    }
+
+    /// What counts as brought into the vault is there.
+    pub(super) fn check_vaulted(&mut self) {
+        let controller = &self.world.controller;
+        let kept = (0u32..).zip(&controller.retention).flat_map(|(rank, retention)| {
+            retention.newest_first().map(move |kept| (rank, kept.generation))
+        });
+        let is_vaulted = |image: &(u32, u32)| {
+            controller.planner.holders(image.0, image.1).any(|member| member == VAULT)
+        };
+        let lacks = |image: &(u32, u32)| !self.world.vault.contains_key(image);
+        if let Some((rank, generation)) = kept.filter(is_vaulted).find(lacks) {
+            let what = format!("image {generation} of rank {rank}");
+            self.world.fail(format!("{what} counts as in the vault, and is not there"));
         }
     }
 

@@ -10,6 +10,7 @@ pub mod agent;
 mod fallback;
 mod fate;
 mod faults;
+mod held;
 mod host;
 mod images;
 mod mutations;
@@ -24,7 +25,7 @@ pub use crate::world::Report;
 use crate::world::{Config, World};
 use eyrie_protocol::membership::Member;
 pub use host::Simulation;
-pub use mutations::{MUTATIONS, RARE};
+pub use mutations::MUTATIONS;
 
 /// The job's name.
 pub const JOB: &str = "sim";
@@ -219,7 +220,10 @@ impl World {
             word => words.iter().any(|(w, mode)| *w == word && *mode == setup.mode),
         };
         let config = Config::of(setup.seed, is, setup.mutation);
-        let config = Config { trace: setup.trace, small: setup.small, ..config };
+        let united = !matches!(setup.mode, Mode::Logged | Mode::Routed);
+        let long = united && (setup.drains || setup.vault);
+        let (trace, small) = (setup.trace, setup.small);
+        let config = Config { trace, small, long, ..config };
         let (mut world, map, nodes) = World::blank(config);
         world.fallback = setup.fallback;
         (world, map, nodes)

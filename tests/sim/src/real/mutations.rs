@@ -14,7 +14,7 @@ use eyrie_protocol::recovery::Stage;
 const NOTHING: ToNode = ToNode::OutputTaken { bytes: 0 };
 
 /// What is done wrong, and the words of the command line that say in what jobs it is found.
-pub const MUTATIONS: [(Mutation, &str); 60] = [
+pub const MUTATIONS: [(Mutation, &str); 73] = [
     (Mutation::OpenGate, ""),
     (Mutation::RunsUnnoticed, ""),
     (Mutation::NoWriteBack, ""),
@@ -75,11 +75,6 @@ pub const MUTATIONS: [(Mutation, &str); 60] = [
     (Mutation::LeavesEarly, "coordinated --drain"),
     (Mutation::VaultedEarly, "coordinated --vault"),
     (Mutation::LeavesGuard, "coordinated --vault --drain"),
-];
-
-/// What takes more seeds than a test has around the real controller. Most of it is found where the
-/// simulator has controllers of its own.
-pub const RARE: [(Mutation, &str); 12] = [
     (Mutation::PlaceForImage, "--unfit"),
     (Mutation::LateImages, "--vault"),
     (Mutation::LeftThin, "--vault"),
@@ -92,6 +87,7 @@ pub const RARE: [(Mutation, &str); 12] = [
     (Mutation::ReturnForgotten, "coordinated"),
     (Mutation::NotHeld, "coordinated --drain"),
     (Mutation::CollectedEarly, "coordinated --vault"),
+    (Mutation::NodeGoesOn, "--cluster-units"),
 ];
 
 impl Simulation {

@@ -9,12 +9,16 @@ use eyrie_control::{EventKind, NodeMsg, Stream};
 use eyrie_controller::Msg;
 use eyrie_controller::memory::driven::Controller;
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::Planner;
 use eyrie_protocol::replicas::Words;
 use eyrie_protocol::session::Numbered;
 use eyrie_state::{home, printed_counts};
 
 /// A floor that was told so long ago has reached every node that has a controller.
 const TOLD: Time = 1_500;
+
+/// What the controller sends on one of its connections.
+type Frame = (u64, Numbered<eyrie_control::ToNode>);
 
 /// What a dying controller had.
 struct Last {
@@ -70,6 +74,9 @@ impl Simulation {
             self.see_dismissed();
         }
         self.print(printed);
+        if fate.is_none() {
+            self.check_called_off(&frames);
+        }
         self.post(frames);
         for line in ended {
             let conn = line as usize - 1;
@@ -147,7 +154,7 @@ impl Simulation {
     }
 
     /// Orders go their way.
-    fn post(&mut self, frames: Vec<(u64, Numbered<eyrie_control::ToNode>)>) {
+    fn post(&mut self, frames: Vec<Frame>) {
         for (line, frame) in frames {
             let Numbered { number, heard, mut message } = frame;
             let conn = line as usize - 1;
@@ -168,6 +175,30 @@ impl Simulation {
             }
             let packet = Packet::ToNode(Numbered { number, heard, message });
             self.world.send(conn, Endpoint::Controller, packet);
+        }
+    }
+
+    /// Nobody is started while all are to end: what was ordered before that in the same turn is
+    /// called off in it, too.
+    fn check_called_off(&mut self, frames: &[Frame]) {
+        use eyrie_control::ToNode as To;
+        // As it is now: what the checks look at is what it was after the last turn that is over.
+        let planner = self.controller.as_ref().and_then(Controller::planner);
+        if !planner.is_some_and(Planner::goes_back) {
+            return;
+        }
+        for (index, (line, frame)) in frames.iter().enumerate() {
+            let To::Start { rank, start, .. } = &frame.message else { continue };
+            let calls_off = |(to, later): &Frame| match &later.message {
+                To::Kill { ranks } => to == line && ranks.contains(rank),
+                To::Signal { signal } => to == line && *signal == libc::SIGKILL,
+                To::Renew { .. } => to == line,
+                _ => false,
+            };
+            if !self.started.contains(start) && !frames[index..].iter().any(calls_off) {
+                let what = "starts while the planner waits for all to have ended";
+                return self.world.fail(format!("rank {rank} {what}"));
+            }
         }
     }
 
@@ -214,11 +245,6 @@ impl Simulation {
         if !self.started.insert(*start) {
             return;
         }
-        // What follows in one turn may be that all go back again.
-        if self.was_back && self.world.controller.planner.goes_back() {
-            let why = format!("rank {rank} starts, and the planner waits for all to have ended");
-            self.world.fail(why);
-        }
         if self.world.together {
             self.check_back(*rank, *start as u32, from.generation);
             return self.fault_nearby(6);
@@ -227,6 +253,15 @@ impl Simulation {
         let words = moved.as_ref().map(|m| Words { first: m.first, words: m.words.clone() });
         self.world.check_restore(*rank, *start as u32, words.as_ref(), from.det_pos);
         self.fault_nearby(6);
+    }
+
+    /// The newest image of a rank that comes back by itself counts no more: it was damaged, or more
+    /// was lost than it bears.
+    fn check_lost(&mut self, rank: u32, generation: u32) {
+        let damaged = self.world.damaged.contains(&(rank, generation));
+        if !damaged && !self.world.truth.may_roll_back() {
+            self.world.fail(format!("image {generation} of rank {rank} is lost, and was the newest"));
+        }
     }
 
     /// A rank comes back by itself: from the newest image of it that counts, unless that was
@@ -264,6 +299,7 @@ impl Simulation {
         world.controller.suspend = controller.suspension().clone();
         world.controller.retention = controller.retention().cloned().collect();
         world.controller.is_busy = controller.phase() != "running";
+        world.controller.goes_back = controller.phase() == "rolling-back";
     }
 
     /// After a turn: images that count from now on, ranks that go back, the job's end.
@@ -273,18 +309,21 @@ impl Simulation {
             .filter_map(|(rank, r)| Some((rank, r.newest()?.generation)))
             .collect();
         // While a node was to leave that stays after all there may have been too few for the vault.
-        let vaults = self.world.controller.planner.vaults() && self.stayed_at != self.world.now;
+        let few = self.stayed_at == self.world.now;
         for (rank, generation) in newest {
             let before = self.newest.insert(rank, generation).unwrap_or(0);
+            if generation < before && self.world.units.is_empty() {
+                self.check_lost(rank, before);
+            }
             if generation > before {
                 self.world.report.checkpoints += 1;
-                self.world.check_copies(rank, generation, vaults);
+                self.world.check_copies(rank, generation, few);
                 self.world.check_incarnation(rank, generation);
             }
         }
-        self.was_back = self.world.controller.planner.goes_back();
         self.check_given_up();
         self.check_awaited();
+        self.check_vaulted();
         self.check_guards();
         let Some(controller) = &mut self.controller else { return };
         let (phase, rollbacks) = (controller.phase(), controller.rollbacks());
@@ -358,7 +397,7 @@ impl Simulation {
     }
 
     /// Whether the controller cannot reach a node.
-    fn is_away(&self, member: Member) -> bool {
+    pub(super) fn is_away(&self, member: Member) -> bool {
         let Some(node) = self.world.nodes.get(&member) else { return true };
         node.real.away_until + TOLD > self.world.now || self.world.conns[node.conn].broken
     }
