@@ -175,7 +175,8 @@ impl World {
     }
 
     /// A checkpoint begins to count: it must lie in the vault, if there is one, or on two nodes,
-    /// dead ones that nobody has noticed included. `few`: there may have been too few for the vault.
+    /// dead ones that nobody has noticed included. `few`: there may have been too few nodes for
+    /// the vault.
     pub fn check_copies(&mut self, rank: u32, generation: u32, few: bool) {
         if self.controller.planner.vaults() {
             let vaulted = self.vault.contains_key(&(rank, generation));

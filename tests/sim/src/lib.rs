@@ -1,9 +1,9 @@
 //! A deterministic simulation of a job on many nodes, around the real state machines.
 //!
-//! Real: the controller with its journal, and all of `eyrie-protocol`: gate, replica store, recovery
-//! planner, retention, scheduler. Modelled: agents, programs, processes, segments, disks, links,
-//! network and clock; `links` simulates the real links. One seed is one run: programs, delays and
-//! faults follow from it. A run is right if no check in `checks` and `real` fails.
+//! Real: the controller with its journal, and all of `eyrie-protocol`: gate, replica store,
+//! recovery planner, retention, scheduler. Modelled: agents, programs, processes, segments, disks,
+//! links, network and clock; `links` simulates the real links. One seed is one run: programs,
+//! delays and faults follow from it. A run is right if no check in `checks` and `real` fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
 

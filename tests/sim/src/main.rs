@@ -1,5 +1,5 @@
 //! `eyrie-sim [KIND] [--mutation NAME] [--trace] FIRST [COUNT]`: runs seeds; says which fail and
-//! why. `KIND` is one of `KINDS`, or words that say what job the controller has (see `real::Setup`):
+//! why. `KIND` is one of `KINDS`, or words that say what job the controller has (`real::Setup`):
 //! without any it is one in mode `logged`. `--every-step` goes through a small job (`--small`) once
 //! for every fault at every step of it, `--fault STEP:WHAT` once with that one.
 
@@ -9,8 +9,8 @@ use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [links | heartbeat | election | lease | watchdog | returns |\n  \
-                     consensus |\n  \
+const USAGE: &str = "usage: eyrie-sim [links | heartbeat | election | lease | watchdog |\n  \
+                     returns | consensus |\n  \
                      [coordinated | --units | --cluster-units | --routed | --outside]\n  \
                      [--vault] [--drain] [--halts] [--unfit] [--fallback]\n  \
                      [--only-no-faults | --only-ranks | --only-nodes]\n  \

@@ -1,13 +1,15 @@
 //! What is checked of images after each turn of the real controller: none is given up that is good,
 //! none counts of a process that has a successor, none counts as guarded by nodes that are gone, or
-//! as in the vault when it is not there.
+//! as in the vault when it is not there; those of a set fit each other.
 
+use crate::program;
 use crate::real::host::Simulation;
-use crate::types::Time;
+use crate::types::{Image, Time};
 use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::VAULT;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// A round of which the controller knows that it is over is so for all of its nodes after so long.
 const ROUND_OVER: Time = 1_500;
@@ -91,6 +93,37 @@ impl Simulation {
 }
 
 impl World {
+    /// An image, wherever it is: of several of that number the last one.
+    fn image_known(&self, key: (u32, u32)) -> Option<Rc<Image>> {
+        let on_disk = self.nodes.values().filter_map(|n| n.disk.get(&key)).map(|s| &s.image);
+        let vaulted = self.vault.get(&key).map(|(image, _)| image);
+        on_disk.chain(vaulted).max_by_key(|image| image.incarnation).cloned()
+    }
+
+    /// Images that begin to count together are a consistent cut: what one has received the other
+    /// has sent.
+    pub(super) fn check_cut(&mut self, rank: u32, generation: u32) {
+        let own = self.image_known((rank, generation)).filter(|_| !self.units.is_empty());
+        let mates = self.ranks_of(self.slot(rank)).into_iter().filter(|mate| *mate != rank);
+        let other = |mate| Some((mate, self.image_known((mate, generation))?));
+        let others: Vec<(u32, Rc<Image>)> = mates.filter_map(other).collect();
+        let Some(own) = own else { return };
+        for (mate, other) in others {
+            for (from, sender, to, receiver) in
+                [(rank, &own, mate, &other), (mate, &other, rank, &own)]
+            {
+                let early = |kind: &u8| {
+                    let sent = sender.state.sent[program::slot(to, *kind)];
+                    receiver.state.next(from, *kind) > sent
+                };
+                if (0..2).any(|kind| early(&kind)) {
+                    let what = format!("image {generation} of rank {to} has received");
+                    return self.fail(format!("{what} what that of rank {from} has not sent"));
+                }
+            }
+        }
+    }
+
     /// An image that begins to count is of the last process of its rank that was started.
     pub(super) fn check_incarnation(&mut self, rank: u32, generation: u32) {
         let key = (rank, generation);

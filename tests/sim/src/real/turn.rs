@@ -260,7 +260,8 @@ impl Simulation {
     fn check_lost(&mut self, rank: u32, generation: u32) {
         let damaged = self.world.damaged.contains(&(rank, generation));
         if !damaged && !self.world.truth.may_roll_back() {
-            self.world.fail(format!("image {generation} of rank {rank} is lost, and was the newest"));
+            let what = format!("the newest image of rank {rank}, {generation},");
+            self.world.fail(format!("{what} counts no more"));
         }
     }
 
@@ -319,6 +320,7 @@ impl Simulation {
                 self.world.report.checkpoints += 1;
                 self.world.check_copies(rank, generation, few);
                 self.world.check_incarnation(rank, generation);
+                self.world.check_cut(rank, generation);
             }
         }
         self.check_given_up();
