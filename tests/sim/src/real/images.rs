@@ -59,7 +59,8 @@ impl Simulation {
             controller.planner.holders(image.0, image.1).any(|member| member == VAULT)
         };
         let lacks = |image: &(u32, u32)| !self.world.vault.contains_key(image);
-        if let Some((rank, generation)) = kept.filter(is_vaulted).find(lacks) {
+        let lacking = kept.filter(is_vaulted).find(lacks);
+        if let Some((rank, generation)) = lacking {
             let what = format!("image {generation} of rank {rank}");
             self.world.fail(format!("{what} counts as in the vault, and is not there"));
         }
