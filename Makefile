@@ -18,8 +18,8 @@ C_EXAMPLES := heat cg sort farm adi stencil_ulfm
 EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f \
     build/examples/stencil_ulfm_f
 
-.PHONY: help setup test-setup build rust libraries fortran examples demo install uninstall package test lint docs \
-    reference soak clean
+.PHONY: help setup test-setup build rust libraries fortran examples demo demo-build demo-parts install uninstall \
+    package test lint docs reference soak clean
 
 help:
 	@echo 'make build    the staged prefix in build/: bin, lib, libexec, include, and the examples'
@@ -49,17 +49,24 @@ build: setup
 rust:
 	$(CARGO) build --profile $(BUILD_PROFILE) --locked --workspace --exclude eyrie-sim
 
-libraries: rust
+# What a job of a C program needs of the prefix.
+define stage_for_c
 	@mkdir -p build/bin build/lib build/libexec build/include
-	@echo $(BUILD_PROFILE) > build/profile
-	install -m 755 $(RELEASE)/eyrie $(RELEASE)/eyrie-image build/bin/
+	install -m 755 $(RELEASE)/eyrie build/bin/
 	install -m 755 $(RELEASE)/eyrie-restorer build/libexec/eyrie-restorer
-	install -m 644 include/*.h fortran/eyrie_regions*.f90 build/include/
+	install -m 644 include/*.h build/include/
+	install -m 755 scripts/mpicc scripts/mpicxx scripts/mpifort build/bin/
+endef
+
+libraries: rust
+	$(stage_for_c)
+	@echo $(BUILD_PROFILE) > build/profile
+	install -m 755 $(RELEASE)/eyrie-image build/bin/
+	install -m 644 fortran/eyrie_regions*.f90 build/include/
 	install -D -m 644 include/veloc/veloc.h build/include/veloc/veloc.h
 	install -m 755 $(RELEASE)/libeyrie_regions.so build/lib/libeyrie_regions.so.1
 	ln -sf libeyrie_regions.so.1 build/lib/libeyrie_regions.so
 	install -D -m 644 python/eyrie_regions.py build/lib/python/eyrie_regions.py
-	install -m 755 scripts/mpicc scripts/mpicxx scripts/mpifort build/bin/
 	for name in mpic++ mpiCC; do ln -sf mpicxx build/bin/$$name; done
 	for name in mpiexec mpirun; do ln -sf eyrie build/bin/$$name; done
 	@mkdir -p build/lib/pkgconfig
@@ -104,9 +111,19 @@ uninstall:
 package: build
 	@scripts/package build "$(or $(OUT),build/packages)" $(KINDS)
 
+# Of all that is built, only what the demonstration needs; build/profile is left to whole builds.
 demo:
-	@$(MAKE) --no-print-directory build BUILD_PROFILE=$(or $(STAGED),demo)
+	@$(MAKE) --no-print-directory $(if $(STAGED),build BUILD_PROFILE=$(STAGED),demo-build)
 	@python3 scripts/demo
+
+demo-build: setup
+	@$(MAKE) --no-print-directory demo-parts BUILD_PROFILE=demo
+
+demo-parts:
+	$(CARGO) build --profile $(BUILD_PROFILE) --locked -p eyrie-cli -p eyrie-restorer -p eyrie-abi
+	$(stage_for_c)
+	sh scripts/link-abi $(RELEASE) build/lib standard
+	@$(MAKE) --no-print-directory build/examples/cg build/examples/heat
 
 test: test-setup
 	@$(MAKE) --no-print-directory build BUILD_PROFILE=$(if $(ALL),release,ci)
@@ -135,7 +152,7 @@ RUNS ?= 100
 SEEDS ?= 100000
 soak: test-setup build
 	python3 tests/run --all e2e image
-	for kind in '' --drain --halts '--halts --drain' --outside --unfit --fallback --vault \
+	for kind in '' --drain --halts '--halts --drain' --outside --unfit --topology --fallback --vault \
 	    '--vault --drain' \
 	    --units '--units --drain' '--units --vault' '--units --vault --drain' --cluster-units \
 	    '--cluster-units --drain' '--cluster-units --vault' '--cluster-units --vault --drain' \

@@ -125,9 +125,10 @@ def run(loaded, pairs, tests, counts, jobs):
                     for name, wrong in results.items():
                         print(f"{'ok' if wrong is None else 'NOT OK'} {seconds:.1f} {way} {name}", flush=True)
         except Stopped:
-            # Each of them may just have begun a job.
+            # Each of them may just have begun a job. Those that have not begun never count as done.
             pool.shutdown(wait=False, cancel_futures=True)
-            while concurrent.futures.wait(waiting, timeout=1).not_done:
+            begun = [future for future in waiting if not future.cancelled()]
+            while concurrent.futures.wait(begun, timeout=1).not_done:
                 end_children()
             raise
 

@@ -104,6 +104,7 @@ PROGRAMS = (
     Program("commands.go", ("go",), ready=True, refused_in=ONE_PROCESS),
     Program("commands.py", ("python",), ready=True, refused_in=ONE_PROCESS),
     Program("attributes.c"),
+    Program("budget.c", ready=True),
     Program("execs.c"),
     Program("selfless.c", ready=True),
     Program("crowded.c", ready=True),

@@ -99,7 +99,9 @@ impl Agent {
         if rank == 0 {
             self.streams.end_feed();
         }
-        let look = Box::new(RankLook { sent: self.sent(rank), ..self.rank_look(rank) });
+        self.look_beside(rank);
+        let (sent, (targets, more_targets)) = (self.sent(rank), self.targets(rank));
+        let look = Box::new(RankLook { sent, targets, more_targets, ..self.rank_look(rank) });
         self.tell_if_none_called(matches!(death, Death::Exit(_)));
         self.let_out(FromNode::Ended { rank, start, death, cause, said, progress, look });
         self.tell_vacated();

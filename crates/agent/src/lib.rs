@@ -390,7 +390,7 @@ impl Agent {
             ToNode::OutputTaken { bytes } => self.streams.output_taken(bytes),
             ToNode::Unprotect => self.unprotect(),
             ToNode::Renew { epoch } => self.renew(epoch),
-            ToNode::Look { ask } => self.tell_looks(ask),
+            ToNode::Look { ask, targets } => self.tell_looks(ask, targets),
             ToNode::SaveLog { rank, need, det_pos, output } => {
                 self.save_log(rank, need, det_pos, output);
             }

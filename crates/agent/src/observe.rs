@@ -2,8 +2,8 @@
 
 use super::Agent;
 use super::start::Replay;
-use eyrie_control::Said;
-use eyrie_control::node::{FromNode, NodeLook, RankLook, Refusals};
+use eyrie_control::node::{Beside, FromNode, NodeLook, RankLook, Refusals};
+use eyrie_control::{MOST_TARGETS, Said, Sent};
 use eyrie_ledger::{segment, unit};
 use eyrie_link::Links;
 use eyrie_process::cores;
@@ -129,9 +129,17 @@ impl Agent {
                 self.proc(rank, start).into_iter().for_each(|p| p.said = true);
                 self.say(FromNode::Said { rank, start, said });
             }
+            self.look_beside(rank);
             self.look_at_replay(rank, start);
             self.look_at_pressure(rank, start);
         }
+    }
+
+    /// Has a second program of the rank called `MPI_Init`?
+    pub(super) fn look_beside(&mut self, rank: u32) {
+        let Some(note) = self.segment.rank(rank).beside.take() else { return };
+        let programs = Beside { rank: note.rank, alone: note.alone, name: note.name };
+        self.say(FromNode::Beside { rank, programs });
     }
 
     fn look_at_replay(&mut self, rank: u32, start: u64) {
@@ -182,9 +190,12 @@ impl Agent {
         all.into_iter().map(|(_, r)| r).collect()
     }
 
-    pub(super) fn tell_looks(&self, ask: u64) {
+    pub(super) fn tell_looks(&self, ask: u64, targets: bool) {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
-        let ranks: Vec<RankLook> = ranks.map(|r| self.rank_look(r)).collect();
+        let mut ranks: Vec<RankLook> = ranks.map(|r| self.rank_look(r)).collect();
+        for look in ranks.iter_mut().filter(|_| targets) {
+            (look.targets, look.more_targets) = self.targets(look.rank);
+        }
         let available_bytes = memory::available();
         let left_bytes = memory::left_to_ranks(ranks.iter().map(|r| r.resident_bytes).sum());
         let logged_bytes = self.links().map_or(0, |l| l.logged().0);
@@ -236,7 +247,27 @@ impl Agent {
             messages_early: get(&ctl.early_taken),
             resident_bytes: r.proc.as_ref().map_or(0, |p| memory::resident(p.pid)),
             sent: Vec::new(),
+            targets: Vec::new(),
+            more_targets: false,
         }
+    }
+
+    /// To which ranks a rank has sent most, and whether there are others. Not without need: to
+    /// look at channels that nothing was sent over gives them memory.
+    pub(super) fn targets(&self, rank: u32) -> (Vec<Sent>, bool) {
+        let sent = |to: u32| {
+            let channel = self.segment.channel(rank, to);
+            let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            Sent { to, messages: get(&channel.msgs), bytes: get(&channel.bytes) }
+        };
+        let mut all: Vec<Sent> = (0..self.size()).map(sent).filter(|s| s.messages > 0).collect();
+        let more = all.len() > MOST_TARGETS;
+        if more {
+            all.sort_by_key(|sent| (std::cmp::Reverse(sent.bytes), sent.to));
+            all.truncate(MOST_TARGETS);
+            all.sort_by_key(|sent| sent.to);
+        }
+        (all, more)
     }
 
     /// Messages and bytes that a rank has sent to each group of ranks.

@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
+use eyrie_ledger::beside::{Note, ProgramId};
 use eyrie_ledger::door::before;
 use eyrie_ledger::entry::{WORLD_MASK, WORLD_SHIFT};
 use eyrie_ledger::segment::{
@@ -38,6 +39,8 @@ const MOST_ANCESTORS: usize = 256;
 /// Within what time the node ends a rank whose program was killed.
 const END_LIMIT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(5);
+/// So many pauses a program that is a job of its own waits until others of the kind were noted.
+const NOTE_PAUSES: u32 = 200;
 
 /// Why the library cannot join its job.
 #[derive(Debug, thiserror::Error)]
@@ -245,14 +248,22 @@ enum Turn {
 
 /// What a program is called, and how.
 pub fn identity() -> [u8; IDENTITY_BYTES] {
-    let exe = fs::read_link("/proc/self/exe").unwrap_or_default();
+    let mut identity = [0; IDENTITY_BYTES];
+    for (place, part) in
+        identity.chunks_exact_mut(NAME_BYTES).zip(program("self").unwrap_or_default())
+    {
+        place.copy_from_slice(&part.to_le_bytes());
+    }
+    identity
+}
+
+/// The same of any process, if it can be seen.
+fn program(pid: &str) -> Option<ProgramId> {
+    let exe = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let name = exe.file_name().map_or(&b""[..], |name| name.as_bytes());
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
-    let words = fs::read("/proc/self/cmdline").unwrap_or_default();
-    let mut identity = [0; IDENTITY_BYTES];
-    identity[..NAME_BYTES].copy_from_slice(&hash(name).to_le_bytes());
-    identity[NAME_BYTES..].copy_from_slice(&hash(&words).to_le_bytes());
-    identity
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    Some([hash(name), hash(&words)])
 }
 
 /// FNV-1a.
@@ -382,6 +393,7 @@ impl Endpoint {
         let follows = match claim(&seg, rank)? {
             Claim::Rank { follows } => follows,
             Claim::Alone { beside } => {
+                note_alone(&seg, rank, beside);
                 if seg.rank(rank).told_alone.swap(1, Relaxed) == 0 {
                     say_alone(rank, beside);
                 }
@@ -415,6 +427,21 @@ impl Endpoint {
     fn single() -> Result<Self, OpenError> {
         UNWATCHED.store(true, Relaxed);
         Ok(Self::join(Box::leak(Box::new(Segment::create_alone()?)), 0))
+    }
+}
+
+/// Lets the daemon know of the two programs: on another rank the other one may have come first.
+fn note_alone(seg: &Segment, rank: u32, beside: u32) {
+    let Some((own, other)) = program("self").zip(program(&beside.to_string())) else { return };
+    let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let note = Note { rank: other, alone: own, name: name.trim_end().into() };
+    let at = &seg.rank(rank).beside;
+    for _ in 0..NOTE_PAUSES {
+        if at.is_read() && at.leave(&note) {
+            return ring_daemon(seg.header());
+        }
+        ring_daemon(seg.header());
+        std::thread::sleep(PAUSE);
     }
 }
 

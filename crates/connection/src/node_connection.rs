@@ -534,10 +534,10 @@ mod tests {
         let sender = write(Arc::new(there), limits.heartbeat(), beat).unwrap();
         let (tell, told) = mpsc::channel();
         read(Arc::new(here), limits, move |m: Result<ToNode, End>| drop(tell.send(m))).unwrap();
-        (0..5).for_each(|ask| sender.send(ToNode::Look { ask }));
+        (0..5).for_each(|ask| sender.send(ToNode::Look { ask, targets: false }));
         drop(sender);
         let all: Vec<_> = told.iter().filter(|m| !matches!(m, Ok(ToNode::Beat { .. }))).collect();
-        let looks: Vec<_> = (0..5).map(|ask| Ok(ToNode::Look { ask })).collect();
+        let looks: Vec<_> = (0..5).map(|ask| Ok(ToNode::Look { ask, targets: false })).collect();
         assert_eq!(all[..5], looks);
         assert_eq!(all[5..], [Err(End::Closed)]);
     }

@@ -14,19 +14,19 @@ const FULL_BYTES: usize = 1 << 20;
 
 /// Where messages to one client go.
 #[derive(Clone)]
-pub struct Outlet {
+pub struct SendQueue {
     queue: mpsc::UnboundedSender<Vec<u8>>,
     backlog: Rc<Cell<usize>>,
     moved: Rc<Notify>,
 }
 
-impl Outlet {
+impl SendQueue {
     /// Starts the writing task on `sink`.
-    pub fn new(mut sink: impl AsyncWrite + Unpin + 'static) -> Outlet {
+    pub fn new(mut sink: impl AsyncWrite + Unpin + 'static) -> SendQueue {
         let (queue, mut frames) = mpsc::unbounded_channel::<Vec<u8>>();
-        let outlet =
-            Outlet { queue, backlog: Rc::new(Cell::new(0)), moved: Rc::new(Notify::new()) };
-        let (backlog, moved) = (Rc::clone(&outlet.backlog), Rc::clone(&outlet.moved));
+        let queued =
+            SendQueue { queue, backlog: Rc::new(Cell::new(0)), moved: Rc::new(Notify::new()) };
+        let (backlog, moved) = (Rc::clone(&queued.backlog), Rc::clone(&queued.moved));
         tokio::task::spawn_local(async move {
             let mut broken = false;
             while let Some(frame) = frames.recv().await {
@@ -35,7 +35,7 @@ impl Outlet {
                 moved.notify_waiters();
             }
         });
-        outlet
+        queued
     }
 
     /// Queues a message. One that is too long for a frame is a bug of the caller and is dropped

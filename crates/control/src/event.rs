@@ -95,6 +95,9 @@ pub enum EventKind {
     Snapshot,
     /// A rank came back, and a file is not as it was at its checkpoint: `text`.
     FileLeft,
+    /// Ranks of `node`, which is lost or leaves, are to go to node `count`, as that costs least:
+    /// `text` has what it costs there and elsewhere.
+    Placed,
 }
 
 impl EventKind {
@@ -142,6 +145,7 @@ impl EventKind {
             EventKind::LinkBack => "link-back",
             EventKind::Snapshot => "snapshot",
             EventKind::FileLeft => "file-left",
+            EventKind::Placed => "placed",
         }
     }
 }

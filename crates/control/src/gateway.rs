@@ -166,7 +166,7 @@ pub enum ToGateway {
 
 /// What comes of a gateway.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum GatewayEvent {
     Said(FromGateway),
     /// Nothing for so long, since it has listened. There is no more after this.
     Silence {

@@ -82,6 +82,8 @@ pub struct Placement {
     /// Features of the processor that a node may lack, although a rank that comes to it seems to
     /// use them.
     pub ignore_features: Vec<String>,
+    /// The text that describes the network between the nodes (`--topology`); empty: none does.
+    pub topology: String,
 }
 
 /// How ranks are checkpointed and logged, and what coming back from that does to the outside.
@@ -181,6 +183,7 @@ impl Default for Placement {
             clusters: Clusters::default(),
             transport: Transport::Tcp,
             ignore_features: Vec::new(),
+            topology: String::new(),
         }
     }
 }
@@ -349,6 +352,7 @@ encoded! {
             clusters,
             transport,
             ignore_features,
+            topology,
         },
         protection: Protection {
             ft,
@@ -425,8 +429,9 @@ encoded! {
     orphans,
     files,
     files_limit_bytes,
-    fallback;
-    later intervals,
+    fallback,
+    intervals;
+    later topology,
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub use ha::Ha;
 pub use job::{JobSpec, Older, Placement, Program, Protection, Security, Storage, Timing};
 pub use message::{
     Appended, AtRest, CheckpointPolicy, ClientMsg, Dedup, Fallback, Files, Freeze, LeaveStep,
-    Leaving, NodeMsg, Orphans, PROTOCOL, Stream, Wtime,
+    Leaving, MOST_TARGETS, NodeMsg, Orphans, PROTOCOL, Sent, Stream, Wtime,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 26;
+pub const PROTOCOL: u32 = 27;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -283,6 +283,8 @@ pub enum ClientMsg {
         write: bool,
         rate: u64,
     },
+    /// How much each rank has sent to each; answered by `Sent` for each rank, then `Done`.
+    Traffic,
 }
 
 /// From the daemon to a client.
@@ -347,7 +349,24 @@ pub enum NodeMsg {
     InVault(Box<Kept>),
     Checked(Checked),
     Inspected(Inspected),
+    /// What a rank has sent so far to those that it has sent most; all: there are no others.
+    Sent {
+        rank: u32,
+        to: Vec<Sent>,
+        all: bool,
+    },
 }
+
+/// What a rank has sent to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    pub to: u32,
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// Of no rank it is told to how many more it has sent something.
+pub const MOST_TARGETS: usize = 128;
 
 /// A step of a node on its way out of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

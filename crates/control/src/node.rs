@@ -8,7 +8,7 @@
 use crate::auth::Key;
 use crate::cross_node_sockets::{MatchedEnd, Rejoin, Rejoined, SocketEnd};
 use crate::job::JobSpec;
-use crate::message::Stream;
+use crate::message::{Sent, Stream};
 use crate::meta::Meta;
 use crate::second_level::Delivered;
 use crate::vault::{Inspection, Report, VaultOrder, VaultStep, Vaulted};
@@ -204,8 +204,8 @@ pub enum ToNode {
     /// Nothing of what the ranks did counts any more: forget processes, segment and images. The
     /// node is a member with this epoch from now on.
     Renew { epoch: u64 },
-    /// How are the ranks? Answered by `Looks`.
-    Look { ask: u64 },
+    /// How are the ranks, and (`targets`) to whom have they sent? Answered by `Looks`.
+    Look { ask: u64, targets: bool },
     /// Write the log of a rank that has ended, from these positions on. Answered by `Saved`.
     SaveLog { rank: u32, need: Vec<u64>, det_pos: u64, output: [Written; 2] },
     /// Checkpoint these ranks (each with the number of its start) while all of them stand still,
@@ -417,6 +417,11 @@ pub struct RankLook {
     /// Of a process that has ended: messages and bytes that the rank has sent to each rank, or
     /// group of ranks (of more than 64).
     pub sent: Vec<(u64, u64)>,
+    /// To which ranks it has sent most from this node, by number: at most `MOST_TARGETS`. Empty,
+    /// if that was not asked for.
+    pub targets: Vec<Sent>,
+    /// There are others, to which it has sent less.
+    pub more_targets: bool,
 }
 
 /// What is held of the ranks that were asked for: a message for each, at least one.
@@ -686,6 +691,33 @@ pub enum FromNode {
     Handled {
         failures: u32,
     },
+    /// A program of this rank is a job of its own, as another one was the rank.
+    Beside {
+        rank: u32,
+        programs: Beside,
+    },
+}
+
+/// Two programs of a rank at once. Of each: a hash of its file's name, and of its words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// The one that is the rank.
+    pub rank: [u32; 2],
+    /// The one that is a job of its own, and what it is called.
+    pub alone: [u32; 2],
+    pub name: String,
+}
+
+impl Beside {
+    /// Whether the same two programs are the other way round on another rank: which of them comes
+    /// first is chance.
+    pub fn is_crossed_by(&self, other: &Beside) -> bool {
+        // Words may name a process or a folder; they count where names do not tell.
+        let told = if self.rank[0] == self.alone[0] { 2 } else { 1 };
+        self.rank[..told] != self.alone[..told]
+            && self.rank[..told] == other.alone[..told]
+            && self.alone[..told] == other.rank[..told]
+    }
 }
 
 /// Another node that one does not reach.

@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 use crate::journal::Played;
 use crate::monitor;
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use crate::{Job, verify};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::ToNode;
@@ -40,7 +40,7 @@ pub(crate) fn tape(spec: &JobSpec) -> Tape {
 
 /// The console, and what goes in and comes out there.
 pub(crate) struct Console {
-    pub outlet: Outlet,
+    pub client: ClientHandle,
     pub input: Input,
     /// How much of it the console was given leave for.
     pub credit: u64,
@@ -48,8 +48,8 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    pub fn new(outlet: Outlet, input: Input) -> Console {
-        Console { outlet, input, credit: 0, talk: Talk::default() }
+    pub fn new(client: ClientHandle, input: Input) -> Console {
+        Console { client, input, credit: 0, talk: Talk::default() }
     }
 }
 
@@ -116,7 +116,7 @@ impl Job {
         if limit > self.console.credit && !self.console.input.is_late() {
             let more = u32::try_from(limit - self.console.credit).unwrap_or(u32::MAX);
             self.console.credit += u64::from(more);
-            self.console.outlet.send(&NodeMsg::StdinCredit(more));
+            self.console.client.send(&NodeMsg::StdinCredit(more));
         }
     }
 
@@ -197,7 +197,7 @@ impl Job {
     pub(crate) fn output_taken(&mut self, node: u32, bytes: u64) {
         let waits = self.nodes.all.iter().any(|n| n.taken > 0);
         self.nodes.all[node as usize].taken += bytes;
-        if self.console.outlet.has_room() {
+        if self.console.client.has_room() {
             self.nodes.grant_output();
         } else if !waits {
             self.outside.machine.await_room();

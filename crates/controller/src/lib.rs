@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
+mod beside;
 pub(crate) mod checkpoints;
 pub(crate) mod clock;
 pub(crate) mod console;
@@ -55,7 +56,7 @@ use crate::journal::Journaling;
 use crate::monitor::{Action, Monitor};
 use clock::Clock;
 pub use clock::Now;
-use eyrie_control::gateway::Heard;
+use eyrie_control::gateway::GatewayEvent;
 use eyrie_control::ha::News;
 use eyrie_control::node::{FromNode, ToNode};
 use eyrie_control::signals::{SIGHUP, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -65,7 +66,7 @@ use eyrie_state::saved_job::SavedJob;
 use eyrie_state::stdin_file::Input;
 pub use journal::JournalError;
 pub use nodes::Node;
-use outside::{Brought, NodeLine, Outlet, Outside};
+use outside::{Brought, ClientHandle, NodeLine, Outside};
 /// What a state that is saved consists of.
 pub mod saved {
     pub use crate::saving::archive::{needed, settle, stored_ranks};
@@ -126,7 +127,7 @@ pub enum Msg {
     Gateway {
         cluster: u32,
         number: u64,
-        heard: Heard,
+        heard: GatewayEvent,
     },
     /// Its process has ended.
     GatewayGone {
@@ -166,7 +167,7 @@ pub enum Msg {
 
 /// Somebody waits for checkpoints.
 pub(crate) struct Ask {
-    outlet: Option<Outlet>,
+    client: Option<ClientHandle>,
     /// The job is to be saved when it has them.
     ends: bool,
     /// One of them did not come about.
@@ -222,6 +223,8 @@ pub enum BeginError {
     File(PathBuf, std::io::Error),
     #[error("{0}")]
     Saved(#[from] eyrie_state::saved_job::SavedJobError),
+    #[error("the network between the nodes, {0}")]
+    Network(#[from] eyrie_topo::reader::ReadError),
 }
 
 fn open_input(
@@ -269,6 +272,7 @@ impl Job {
         let input = open_input(&place, &outside, saved.as_ref())?;
         let events = EventLog::open(&outside.files);
         let placement = eyrie_state::units::first_placement(&spec);
+        let topology = recovery::network::Topology::of(&spec)?;
         let ranks =
             (0..spec.program.size).map(|_| Rank::new(spec.program.size, &console::tape(&spec)));
         let job = Job {
@@ -276,10 +280,13 @@ impl Job {
             timers: Timers::default(),
             nodes: nodes::membership::Nodes::new(nodes, placement),
             ranks: ranks::Ranks::new(ranks.collect()),
-            recovery: recovery::Recovery::new(Monitor::new(
-                spec.program.size,
-                !spec.protection.ft.verifies(),
-            )),
+            recovery: recovery::Recovery {
+                topology,
+                ..recovery::Recovery::new(Monitor::new(
+                    spec.program.size,
+                    !spec.protection.ft.verifies(),
+                ))
+            },
             checkpoints: checkpoints::Checkpoints::new(&spec),
             vaults: vault::Vaults::default(),
             journal: journal::Journaling { verbose: spec.program.verbose, ..Default::default() },

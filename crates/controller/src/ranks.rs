@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::saving::archive::Needed;
 use crate::saving::replay_logs::LogSaving;
 use crate::{leaving, recovery, saving};
-use eyrie_control::node::{RankLook, Taken};
+use eyrie_control::node::{Beside, RankLook, Taken};
 use eyrie_control::signals::SIGKILL;
 use eyrie_control::{Death, Meta, Said};
 use eyrie_protocol::membership::Member;
@@ -105,6 +105,8 @@ pub(crate) struct ComingBack {
     pub elsewhere: bool,
     /// What was said of files that were not as they were.
     pub said_of_files: BTreeSet<String>,
+    /// Programs of it that met in MPI since it was started.
+    pub beside: Vec<Beside>,
 }
 
 /// One rank. What is skipped is in the journal by itself, or of no weight.
@@ -194,6 +196,16 @@ impl Rank {
             moves: leaving::precopy::Moves::default(),
             swap: None,
             coming_back: ComingBack::default(),
+        }
+    }
+
+    /// Its node says how it is. What it has sent is counted on its node: what it sent on nodes
+    /// before counts as long as that is more.
+    pub fn sees(&mut self, look: RankLook) {
+        let before = std::mem::replace(&mut self.look, look);
+        let all = |look: &RankLook| look.targets.iter().map(|sent| sent.messages).sum::<u64>();
+        if all(&self.look) < all(&before) {
+            (self.look.targets, self.look.more_targets) = (before.targets, before.more_targets);
         }
     }
 }

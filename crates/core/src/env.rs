@@ -29,6 +29,11 @@ impl Machine {
         time
     }
 
+    /// Whether outcomes are recorded.
+    pub fn records(&self) -> bool {
+        self.endpoint.door.records()
+    }
+
     /// Whether what the C library says is recorded, too.
     pub fn tells(&self) -> bool {
         self.endpoint.door.tells()

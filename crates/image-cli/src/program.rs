@@ -58,6 +58,8 @@ fn spawn(run: &Run, mask: libc::sigset_t) -> io::Result<libc::pid_t> {
         eyrie_image::check_executable(path)?;
     }
     let parent = std::process::id() as libc::pid_t;
+    // Ours is `/dev/null` then, in which everything is lost without a word.
+    let lacks_output = eyrie_terminal::lacks_output();
     let mut command = Command::new(program);
     command.args(args);
     // SAFETY: only async-signal-safe system calls between fork and exec.
@@ -71,6 +73,9 @@ fn spawn(run: &Run, mask: libc::sigset_t) -> io::Result<libc::pid_t> {
             }
             libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             shut_inherited();
+            if lacks_output {
+                libc::close(libc::STDOUT_FILENO);
+            }
             Ok(())
         });
     }

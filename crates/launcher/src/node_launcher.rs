@@ -85,7 +85,7 @@ pub struct NodeConnection {
     pub limits: Arc<Limits>,
 }
 
-pub use eyrie_control::gateway::Heard;
+pub use eyrie_control::gateway::GatewayEvent;
 pub use gateway::Gateway;
 
 static LINES: AtomicU64 = AtomicU64::new(1);

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // shared memory
 
 pub mod acked;
+pub mod beside;
 pub mod clock;
 pub mod compare;
 pub mod crowd;

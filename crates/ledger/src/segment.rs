@@ -9,6 +9,7 @@
 //! Kept true: every field that more than one process touches is an atomic; who writes it is stated
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.
 
+use crate::beside::Beside;
 use crate::{free, memory, windows};
 use std::fs::File;
 use std::io;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// What the file's name begins with; process images leave mappings of this name out.
 pub const NAME_PREFIX: &str = "eyrie-job:";
 /// Of a job that has ranks for programs that others start ([`JobHeader::gone`]): all ranks that it
@@ -331,7 +332,10 @@ pub struct RankCtl {
     _pad4: u64,
     // Line 5: text for STATE_ABORTED and STATE_DIVERGED. Written by the rank before `state`.
     pub text_len: AtomicU32,
-    _pad5: [u32; 15],
+    /// A program of the rank that is none, as another one was there. Written by it; which note was
+    /// read, by the daemon.
+    pub beside: Beside,
+    _pad5: [u32; 5],
     /// Inodes of its sockets for wires, 0: none. Written by the rank.
     pub wire_inodes: [AtomicU32; WIRE_SOCKETS],
     text: [AtomicU64; TEXT_BYTES / 8],

@@ -13,7 +13,7 @@ use crate::outside::client as told_by;
 use begin::{BeginError, carry_out};
 use drive::Driver;
 pub(crate) use drive::Shared;
-use eyrie_connection::send_queue::Outlet;
+use eyrie_connection::send_queue::SendQueue;
 use eyrie_control::gateway::MAX_CLUSTERS;
 use eyrie_control::{ClientMsg, JobSpec, NodeMsg, PROTOCOL, Transport};
 use eyrie_controller::{Job, Msg, Place};
@@ -95,25 +95,25 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     let console = StdStream::from(console);
     console.set_nonblocking(true).map_err(os("console"))?;
     let (reader, writer) = UnixStream::from_std(console).map_err(os("console"))?.into_split();
-    let outlet = Outlet::new(writer);
+    let queue = SendQueue::new(writer);
     let mut reader = Reader::new(reader);
-    let order = match greeting(&mut reader, &outlet).await {
+    let order = match greeting(&mut reader, &queue).await {
         Ok(order) => order,
         Err(error) => {
-            outlet.send(&NodeMsg::Error(error.to_string()));
-            outlet.send(&NodeMsg::Exit { code: 1 });
-            outlet.flushed().await;
+            queue.send(&NodeMsg::Error(error.to_string()));
+            queue.send(&NodeMsg::Exit { code: 1 });
+            queue.flushed().await;
             return Err(error);
         }
     };
     let (tell, mut told) = mpsc::unbounded_channel();
     let resumes = matches!(order, Order::Resume { .. });
-    let driver = Driver::new(outlet.clone(), tell.clone());
+    let driver = Driver::new(queue.clone(), tell.clone());
     let job = match carry_out(order, &id, &folder, prefix, lifeline, &driver) {
         Ok(job) => job,
-        Err(error) => return not_begun(error, resumes, &folder, &outlet).await,
+        Err(error) => return not_begun(error, resumes, &folder, &queue).await,
     };
-    note(note_begin(&job.borrow()), &outlet);
+    note(note_begin(&job.borrow()), &queue);
     let listener = listen(&folder)?;
     tokio::task::spawn_local(accept(listener, job.clone()));
     tokio::task::spawn_local(console_input(reader, job.clone(), tell.clone()));
@@ -137,13 +137,13 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     wind_up(&job, &mut told).await;
     let deposed = job.borrow().deposed();
     if let Some(why) = deposed {
-        return depose(&folder, &outlet, why).await;
+        return depose(&folder, &queue, why).await;
     }
     see_off(&job, &mut told).await;
     let code = job.borrow().exit_code().unwrap_or(1);
-    forget(&job, code, &outlet).await;
+    forget(&job, code, &queue).await;
     metrics.end().await;
-    let code = finish(Some(&job), &folder, &outlet, code).await;
+    let code = finish(Some(&job), &folder, &queue, code).await;
     drop(lock);
     code
 }
@@ -157,15 +157,15 @@ async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     let daemons: Vec<_> = daemons.into_iter().map(|daemon| daemon.pidfd).collect();
     let stragglers = held.of(&job.borrow().stragglers());
     job.borrow_mut().take_gateways();
-    let (gateways, depot) = (held.take_gateways(), job.hands.store.take());
-    let given_up = depot.given_up();
+    let (gateways, second_level) = (held.take_gateways(), job.hands.store.take());
+    let given_up = second_level.given_up();
     let hang_up = Duration::from_millis(job.borrow().spec().timing.intervals.grace.hang_up_ms);
     let farewell = move || {
         gateways.into_iter().for_each(|gateway| gateway.dismiss());
         stragglers.iter().for_each(Daemon::put_down);
         remote_node::farewell(&guests, hang_up);
         remote_node::await_ends(&daemons, hang_up);
-        depot.close()
+        second_level.close()
     };
     let mut farewell = tokio::task::spawn_blocking(farewell);
     let ended = loop {
@@ -197,28 +197,28 @@ async fn not_begun(
     error: BeginError,
     resumes: bool,
     folder: &Path,
-    outlet: &Outlet,
+    queue: &SendQueue,
 ) -> Result<i32, ServeError> {
     match error {
         BeginError::Ha(error @ HaError::Held) => {
-            return depose(folder, outlet, error.to_string()).await;
+            return depose(folder, queue, error.to_string()).await;
         }
         BeginError::Ha(HaError::Ended(code)) => {
-            return finish(None, folder, outlet, code).await;
+            return finish(None, folder, queue, code).await;
         }
-        error => outlet.send(&NodeMsg::Error(error.to_string())),
+        error => queue.send(&NodeMsg::Error(error.to_string())),
     }
     if resumes {
         // What there is stays as it is, for another attempt.
-        outlet.send(&NodeMsg::Exit { code: 1 });
-        outlet.flushed().await;
+        queue.send(&NodeMsg::Exit { code: 1 });
+        queue.flushed().await;
         return Ok(1);
     }
-    finish(None, folder, outlet, 1).await
+    finish(None, folder, queue, 1).await
 }
 
 /// Has nothing of a job that is over stay in etcd.
-async fn forget(job: &Shared, code: i32, outlet: &Outlet) {
+async fn forget(job: &Shared, code: i32, queue: &SendQueue) {
     let (done, ended) = tokio::sync::oneshot::channel();
     // Who does not wait any more does not hear it.
     let done = move || {
@@ -231,15 +231,15 @@ async fn forget(job: &Shared, code: i32, outlet: &Outlet) {
     if tokio::time::timeout(FORGETTING, ended).await.is_err() {
         let text =
             "etcd is away: remove there what is left of the job (docs/guides/high-availability.md)";
-        outlet.send(&NodeMsg::Say(String::from(text)));
+        queue.send(&NodeMsg::Say(String::from(text)));
     }
 }
 
 /// Another controller has the job: this one ends, and leaves all that is not its own alone.
-async fn depose(folder: &Path, outlet: &Outlet, why: String) -> Result<i32, ServeError> {
+async fn depose(folder: &Path, queue: &SendQueue, why: String) -> Result<i32, ServeError> {
     tracing::warn!("this controller ends: {why}");
-    outlet.send(&NodeMsg::Deposed { text: why });
-    let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
+    queue.send(&NodeMsg::Deposed { text: why });
+    let _ = tokio::time::timeout(FLUSH_LIMIT, queue.flushed()).await;
     home::end_journal(folder);
     // Nothing is dropped: nodes would be dismissed with their remote shells.
     std::process::exit(1)
@@ -284,17 +284,17 @@ async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
 async fn finish(
     job: Option<&Shared>,
     folder: &Path,
-    outlet: &Outlet,
+    queue: &SendQueue,
     code: i32,
 ) -> Result<i32, ServeError> {
     let journaled = folder.join(home::JOURNAL).exists();
-    job.into_iter().for_each(|job| note(note_end(&job.borrow()), outlet));
+    job.into_iter().for_each(|job| note(note_end(&job.borrow()), queue));
     let kept = job.filter(|j| j.borrow().keeps_folder() && !folder.join(home::SAVED).exists());
     let noted = kept.map_or(Ok(()), |job| keep_end(&job.borrow(), folder));
     if journaled {
         // As long as there is a journal the console would start another controller.
-        outlet.send(&NodeMsg::Exit { code });
-        let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
+        queue.send(&NodeMsg::Exit { code });
+        let _ = tokio::time::timeout(FLUSH_LIMIT, queue.flushed()).await;
         // Should this process be killed from here on, the console does the rest.
         stop_points::reach("end-1");
     }
@@ -306,10 +306,10 @@ async fn finish(
         }
     };
     if let Err(error) = left {
-        outlet.send(&NodeMsg::Say(format!("cannot clear {}: {error}", folder.display())));
+        queue.send(&NodeMsg::Say(format!("cannot clear {}: {error}", folder.display())));
     }
-    outlet.send(&NodeMsg::Exit { code });
-    let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
+    queue.send(&NodeMsg::Exit { code });
+    let _ = tokio::time::timeout(FLUSH_LIMIT, queue.flushed()).await;
     Ok(code)
 }
 
@@ -330,10 +330,10 @@ fn note_end(job: &Job) -> Result<(), RecordError> {
 }
 
 /// A job without a record is a job all the same.
-fn note(noted: Result<(), RecordError>, outlet: &Outlet) {
+fn note(noted: Result<(), RecordError>, queue: &SendQueue) {
     if let Err(error) = noted {
         let text = format!("eyrie history does not have all of this job: {error}");
-        outlet.send(&NodeMsg::Say(text));
+        queue.send(&NodeMsg::Say(text));
     }
 }
 
@@ -384,8 +384,8 @@ enum Order {
     Resume { verbose: bool },
 }
 
-async fn greeting(reader: &mut Reader, outlet: &Outlet) -> Result<Order, ServeError> {
-    outlet.send(&NodeMsg::Hello { protocol: PROTOCOL });
+async fn greeting(reader: &mut Reader, queue: &SendQueue) -> Result<Order, ServeError> {
+    queue.send(&NodeMsg::Hello { protocol: PROTOCOL });
     let bad = |e: eyrie_control::FrameError| ServeError::Console(e.to_string());
     check_hello(reader.next().await.map_err(bad)?).map_err(ServeError::Console)?;
     match reader.next().await.map_err(bad)? {
@@ -502,9 +502,9 @@ async fn serve_client(stream: UnixStream, number: u64, job: &Shared) {
         return;
     }
     let (reader, writer) = stream.into_split();
-    let outlet = Outlet::new(writer);
+    let queue = SendQueue::new(writer);
     let mut reader = Reader::new(reader);
-    outlet.send(&NodeMsg::Hello { protocol: PROTOCOL });
+    queue.send(&NodeMsg::Hello { protocol: PROTOCOL });
     let mut greeted = false;
     loop {
         let message = match reader.next().await {
@@ -512,26 +512,26 @@ async fn serve_client(stream: UnixStream, number: u64, job: &Shared) {
             Ok(None) => return,
             Err(error) => {
                 job.borrow_mut().note_malformed();
-                outlet.send(&NodeMsg::Error(error.to_string()));
-                return outlet.flushed().await;
+                queue.send(&NodeMsg::Error(error.to_string()));
+                return queue.flushed().await;
             }
         };
         if !greeted {
             if let Err(text) = check_hello(Some(message)) {
-                outlet.send(&NodeMsg::Error(format!("client {text}")));
-                return outlet.flushed().await;
+                queue.send(&NodeMsg::Error(format!("client {text}")));
+                return queue.flushed().await;
             }
             greeted = true;
             continue;
         }
         let kill = message == ClientMsg::KillController;
-        let answered = answer(message, number, job, &outlet);
+        let answered = answer(message, number, job, &queue);
         job.borrow_mut().end_turn();
         match answered {
-            Err(text) => outlet.send(&NodeMsg::Error(text)),
+            Err(text) => queue.send(&NodeMsg::Error(text)),
             Ok(()) if kill => {
-                outlet.send(&NodeMsg::Done);
-                outlet.flushed().await;
+                queue.send(&NodeMsg::Done);
+                queue.flushed().await;
                 // SAFETY: plain system call; it ends this process.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
@@ -557,18 +557,19 @@ fn at_once(message: &ClientMsg, job: &mut Job) -> Option<Result<(), String>> {
     })
 }
 
-fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Result<(), String> {
+fn answer(message: ClientMsg, client: u64, job: &Shared, queue: &SendQueue) -> Result<(), String> {
     let mut job = job.borrow_mut();
     if let Some(begun) = at_once(&message, &mut job) {
         begun?;
-        outlet.send(&NodeMsg::Done);
+        queue.send(&NodeMsg::Done);
         return Ok(());
     }
-    let outlet = &told_by(outlet.clone());
+    let queue = &told_by(queue.clone());
     match message {
-        ClientMsg::Status => job.ask_status(outlet.clone()),
-        ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
-        ClientMsg::CheckpointAndEnd => return job.checkpoint_and_end(Some(outlet.clone())),
+        ClientMsg::Status => job.ask_status(queue.clone()),
+        ClientMsg::Traffic => job.ask_traffic(queue.clone()),
+        ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, queue.clone()),
+        ClientMsg::CheckpointAndEnd => return job.checkpoint_and_end(Some(queue.clone())),
         ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { .. }
         | ClientMsg::GrowHosts { .. }
@@ -579,29 +580,27 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         {
             return Err(String::from("etcd is away, and nothing is decided meanwhile: ask again"));
         }
-        ClientMsg::Grow { nodes, cluster } => {
-            job.grow(nodes, cluster.as_deref(), outlet.clone())?
-        }
+        ClientMsg::Grow { nodes, cluster } => job.grow(nodes, cluster.as_deref(), queue.clone())?,
         ClientMsg::GrowHosts { hosts, clusters, domains } => {
-            job.grow_hosts(hosts, (&clusters, &domains), outlet.clone())?;
+            job.grow_hosts(hosts, (&clusters, &domains), queue.clone())?;
         }
         ClientMsg::Drain { nodes, to, deadline_ms, number } => {
-            job.drain((&nodes, &to), deadline_ms, number, outlet.clone())?;
+            job.drain((&nodes, &to), deadline_ms, number, queue.clone())?;
         }
         ClientMsg::Migrate { from, to, release, deadline_ms, number } => {
-            job.migrate((&from, &to), (release, deadline_ms), number, outlet.clone())?;
+            job.migrate((&from, &to), (release, deadline_ms), number, queue.clone())?;
         }
-        ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
-        ClientMsg::Continue => job.let_go_on(Suspender::User, outlet)?,
-        ClientMsg::Turn { runs: true, .. } => job.let_go_on(Suspender::Client(client), outlet)?,
+        ClientMsg::Suspend { swap } => job.suspend(swap, queue.clone())?,
+        ClientMsg::Continue => job.let_go_on(Suspender::User, queue)?,
+        ClientMsg::Turn { runs: true, .. } => job.let_go_on(Suspender::Client(client), queue)?,
         ClientMsg::Turn { runs: false, lease_ms } => {
-            job.hold(Suspender::Client(client), Some(lease_ms), outlet.clone())?;
+            job.hold(Suspender::Client(client), Some(lease_ms), queue.clone())?;
         }
-        ClientMsg::Vault => job.tell_vault(outlet)?,
+        ClientMsg::Vault => job.tell_vault(queue)?,
         ClientMsg::Scrub { write, rate } => {
-            job.ask_scrub((write, rate), (client, outlet.clone()))?;
+            job.ask_scrub((write, rate), (client, queue.clone()))?;
         }
-        ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),
+        ClientMsg::Events { from, follow } => job.tell_events(from, follow, queue.clone()),
         _ => return Err(String::from("not asked for on this connection")),
     }
     Ok(())

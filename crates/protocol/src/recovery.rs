@@ -29,6 +29,7 @@ mod dropped;
 mod images;
 mod leave;
 mod placement;
+mod preferences;
 mod saved;
 mod snapshots;
 mod spread;
@@ -121,6 +122,9 @@ pub enum Input {
     /// The process of this incarnation died where others of the rank did, time and again: it is to
     /// be brought back elsewhere.
     Evicted { rank: u32, incarnation: u32 },
+    /// On which nodes, best first, it costs least to have these ranks when they come back: of
+    /// nodes that are as good otherwise the first one is taken. It counts until they run.
+    Prefer { nodes: BTreeMap<u32, Vec<u32>> },
 }
 
 /// What is to be done, in this order.
@@ -253,6 +257,8 @@ pub struct Planner {
     leaves: leave::Leaves,
     /// Ranks that could not be brought back where they were to be, and where that was.
     unfit: BTreeMap<u32, unfit::Tried>,
+    /// Nodes on which it costs least to have ranks that come back, best first.
+    preferences: preferences::Preferences,
 }
 
 impl Planner {
@@ -276,6 +282,7 @@ impl Planner {
             neighbours: Neighbours::default(),
             leaves: leave::Leaves::default(),
             unfit: BTreeMap::new(),
+            preferences: preferences::Preferences::default(),
         }
     }
 
@@ -411,6 +418,7 @@ impl Planner {
             Input::Unpin { generation } => self.unpin(generation),
             Input::Places { of } => self.neighbours.place(of),
             Input::Domains { of } => self.neighbours.set_domains(of),
+            Input::Prefer { nodes } => self.preferences.set(nodes),
             late if self.rolling_back => self.take_late(&late),
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);
@@ -665,6 +673,7 @@ impl Planner {
                 rank.words = None;
                 self.spares.remove(&at);
                 self.forget_unfit(index as u32);
+                self.preferences.forget(index as u32);
                 self.arrives(index as u32, at);
             }
             Phase::Falling { at } => self.started_falling(index, at, todo),
@@ -715,6 +724,9 @@ impl Planner {
         self.copying.clear();
         self.awaited.clear();
         self.unfit.clear();
+        if !self.units.are_one() {
+            self.preferences = preferences::Preferences::default();
+        }
         self.settle_leaves();
     }
 

@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 17;
-/// The one before, whose job has no durations of its own; it is read as well.
-const OLDER: u32 = 16;
+const VERSION: u32 = 18;
+/// The one before, whose job knows no network; it is read as well.
+const OLDER: u32 = 17;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -268,7 +268,7 @@ mod tests {
         job().write(dir.path()).unwrap();
         let path = dir.path().join(home::SAVED);
         let mut bytes = std::fs::read(&path).unwrap();
-        // The end of the job's description, which says that all durations are the defaults.
+        // The end of the job's description, which says that no network is known.
         let last = HEADER_BYTES + postcard::to_stdvec(&spec()).unwrap().len() - 1;
         assert_eq!(bytes.remove(last), 0);
         let older = |version: u32, bytes: &[u8]| {

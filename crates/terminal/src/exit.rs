@@ -23,9 +23,9 @@ pub const OF_JOBS: &[(Option<i32>, &str)] = &[
     (Some(DONE), "All ranks ended with 0, after `MPI_Finalize` if they had called `MPI_Init`."),
     (
         Some(FAILED),
-        "Eyrie could not do its part, and said why on standard error. Or a rank ended with 0 \
-         between `MPI_Init` and `MPI_Finalize`. Or `MPI_Abort` had a code whose low eight bits are \
-         0.",
+        "Eyrie could not do its part, and said why on standard error; so if standard output is \
+         full or closed. Or a rank ended with 0 between `MPI_Init` and `MPI_Finalize`. Or \
+         `MPI_Abort` had a code whose low eight bits are 0.",
     ),
     (Some(USAGE), "Wrong arguments; nothing was started."),
     (Some(SAVED), "The job was saved and has ended: `eyrie restart` goes on."),

@@ -5,7 +5,7 @@
 //! Kept true: standard output is for what was asked for, everything else goes to standard error
 //! with the name of the program before it.
 
-#![allow(unsafe_code)] // signals
+#![allow(unsafe_code)] // signals, descriptors
 
 pub mod exit;
 mod failure;
@@ -14,6 +14,7 @@ mod pages;
 mod progress;
 mod reference;
 mod signals;
+mod standard_output;
 pub mod units;
 mod usage;
 
@@ -23,6 +24,7 @@ pub use json::{choose_json, is_json, print_json, print_line};
 pub use pages::{Completions, Manual};
 pub use progress::{Counted, Progress, end_progress};
 pub use signals::{Held, hold};
+pub use standard_output::{lacks_output, print, refused, write_out};
 pub use usage::{called, usage};
 
 use std::io::Write;
@@ -55,16 +57,4 @@ fn write_err(text: &str) {
     progress::aside(|| {
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     });
-}
-
-/// Writes to standard output; a reader that went away ends the command quietly.
-pub fn print(text: &str) {
-    let written = progress::aside(|| {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush())
-    });
-    if written.is_err() {
-        end_progress();
-        std::process::exit(exit::READER_GONE);
-    }
 }

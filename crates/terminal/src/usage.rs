@@ -1,10 +1,12 @@
 //! Wrong arguments, told as one line with its remedy.
 
-use crate::exit::USAGE;
+use crate::exit::{DONE, USAGE};
 use crate::say_error;
+use crate::standard_output::{tell_refused, write_out};
 use clap::Command;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 
 /// The command that words begin with: `eyrie run`, `eyrie vault ls`.
 pub fn called(all: &Command, words: &[OsString]) -> String {
@@ -22,10 +24,7 @@ pub fn called(all: &Command, words: &[OsString]) -> String {
 /// `called`. Returns the exit code.
 pub fn usage(program: &str, called: &str, error: &clap::Error) -> i32 {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            0
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => shown(error),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             USAGE
@@ -35,6 +34,16 @@ pub fn usage(program: &str, called: &str, error: &clap::Error) -> i32 {
             USAGE
         }
     }
+}
+
+/// Help as it is on standard output; coloured in a terminal, where nothing can be lost.
+fn shown(error: &clap::Error) -> i32 {
+    if std::io::stdout().is_terminal() {
+        let _ = error.print();
+        return DONE;
+    }
+    let written = write_out(error.render().to_string().as_bytes());
+    written.map_or_else(|error| tell_refused(&error), |()| DONE)
 }
 
 /// The parser's words up to its account of the usage, of which the command is kept. That a word may

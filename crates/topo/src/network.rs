@@ -146,6 +146,13 @@ impl Network {
         (cell < self.nodes()).then(|| node(cell))
     }
 
+    /// The node that is a host: by its name, or what of that is before the first dot.
+    pub fn host(&self, name: &str) -> Option<Node> {
+        let short = name.split('.').next().unwrap_or_default();
+        let named = self.names.number(name).or_else(|| self.names.number(short));
+        named.filter(|node| *node < self.nodes())
+    }
+
     fn cell_at(&self, text: &str) -> Option<u32> {
         let lattice = self.lattice.as_ref()?;
         let place: Vec<u32> =

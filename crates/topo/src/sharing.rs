@@ -1,7 +1,7 @@
 //! How many messages of a pattern take each link.
 
 use crate::network::Network;
-use crate::pattern::Pattern;
+use crate::pattern::{Message, Pattern};
 use crate::shape::Link;
 use crate::situation::Situation;
 
@@ -54,9 +54,49 @@ impl Sharing {
         worst
     }
 
+    /// The messages of a pattern that take a link, in its order: senders and receivers.
+    pub fn sharers(
+        network: &Network,
+        pattern: &Pattern,
+        situation: &Situation,
+        link: Link,
+    ) -> Vec<(u32, u32)> {
+        let mut links = Vec::new();
+        let mut takes = |message: &&Message| {
+            links.clear();
+            situation.route(network, message, &mut links);
+            links.contains(&link)
+        };
+        pattern.messages.iter().filter(&mut takes).map(|m| (m.from, m.to)).collect()
+    }
+
     /// The longest that a link is busy, in bytes at the usual speed.
     pub fn busiest(&self, network: &Network) -> f64 {
         let busy = (0u32..).zip(&self.bytes).filter(|(_, bytes)| **bytes > 0.0);
         busy.map(|(link, bytes)| bytes / network.shape.capacity(link)).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::read_topology;
+    use crate::situation::Move;
+
+    #[test]
+    fn who_shares_a_link_is_as_many_as_were_counted() {
+        let network = read_topology("mesh 6x1\n").unwrap();
+        let pattern = Pattern::stencil(&[4], false, 1.0);
+        let situation = Situation::new(&network, 4, &[4, 5]).unwrap();
+        let after = situation.after(&[Move { from: 1, to: 5 }], 1);
+        let sharing = Sharing::of(&network, &pattern, &after);
+        let (link, most) = sharing.worst(1, 1)[0];
+        let found = Sharing::sharers(&network, &pattern, &after, link);
+        assert_eq!(found.len(), most as usize);
+        assert_eq!(found, [(0, 1), (2, 3), (2, 1)]);
+        for link in 0..network.shape.links() {
+            let count = Sharing::sharers(&network, &pattern, &after, link).len();
+            assert_eq!(count, sharing.messages[link as usize] as usize);
+        }
     }
 }

@@ -65,6 +65,24 @@ impl Situation {
         Situation { node_of, spares, ways: self.ways.clone() }
     }
 
+    /// With these ranks on another node.
+    #[must_use]
+    pub fn with(&self, ranks: &[u32], node: Node) -> Situation {
+        let mut after = self.clone();
+        after.settle(ranks, node);
+        after
+    }
+
+    /// These ranks are on another node from now on.
+    pub fn settle(&mut self, ranks: &[u32], node: Node) {
+        for rank in ranks {
+            if let Some(home) = self.node_of.get_mut(*rank as usize) {
+                *home = node;
+            }
+        }
+        self.spares.retain(|spare| *spare != node);
+    }
+
     /// Appends the links of a message.
     pub fn route(&self, network: &Network, message: &Message, links: &mut Vec<Link>) {
         let choice = match self.ways.is_empty() {

@@ -47,21 +47,70 @@ def test_lines_of_others_do_not_go_into_a_prompt():
             assert job.stdout().splitlines() == lines, job.report()
 
 
+class Outputs:
+    """Standard outputs that take nothing: what a command says of each, and its exit code."""
+
+    FULL = (1, "cannot write to standard output: No space left on device")
+    CLOSED = (1, "cannot write to standard output: it is closed")
+
+    def __init__(self):
+        self.home = tempfile.TemporaryDirectory(prefix="eyrie-test-")
+
+    def run(self, command, **how):
+        env = {**os.environ, "EYRIE_HOME": self.home.name}
+        done = subprocess.run(command, env=env, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **how)
+        return done.returncode, done.stderr
+
+    def full(self, command):
+        with open("/dev/full", "wb") as full:
+            return self.run(command, stdout=full)
+
+    def closed(self, command):
+        return self.run(command, preexec_fn=lambda: os.close(1))
+
+    def without_reader(self, command):
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            return self.run(command, stdout=write)
+        finally:
+            os.close(write)
+
+
 def test_standard_output_that_takes_no_more_is_named():
-    home = tempfile.mkdtemp(prefix="eyrie-test-")
-    env = {**os.environ, "EYRIE_HOME": home}
-    command = [EYRIE, "run", "-n", "2", "--", "sh", "-c", "echo something; sleep 60"]
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=env, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 1, done
-    assert "cannot write to standard output: No space left on device" in done.stderr, done.stderr
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=env, text=True, stdin=subprocess.DEVNULL)
-    os.close(write)
-    assert done.returncode == 128 + signal.SIGPIPE, done
-    assert "cannot write to standard output: nobody reads it" in done.stderr, done.stderr
-    subprocess.run(["rm", "-rf", home], check=True)
+    outputs = Outputs()
+    gone = (128 + signal.SIGPIPE, "cannot write to standard output: nobody reads it")
+    lines = (
+        # The job ends at once; or it has ended when its last line, which has no end, is shown.
+        (("-n", "2"), "echo something; sleep 60"),
+        (("-n", "2"), "printf something"),
+        (("-n", "2", "-l", "--nodes", "2"), "printf something"),
+    )
+    with outputs.home:
+        for options, line in lines:
+            command = [EYRIE, "run", *options, "--", "sh", "-c", line]
+            ways = ((outputs.full, outputs.FULL), (outputs.closed, outputs.CLOSED), (outputs.without_reader, gone))
+            for way, (code, words) in ways:
+                got, err = way(command)
+                assert got == code and words in err, (options, line, way, got, err)
+        # Who has failed ends as before; who prints nothing needs no output.
+        got, err = outputs.full([EYRIE, "run", "--", "sh", "-c", "printf something; exit 7"])
+        assert got == 7 and outputs.FULL[1] in err, (got, err)
+        assert outputs.closed([EYRIE, "run", "true"]) == (0, ""), "nothing is printed"
+
+
+def test_commands_whose_output_is_lost_say_so():
+    outputs = Outputs()
+    image = os.path.join(os.path.dirname(EYRIE), "eyrie-image")
+    with outputs.home:
+        for command in [EYRIE, "ps"], [EYRIE, "--help"], [EYRIE, "--version"], [EYRIE, "info", "--json"], [image, "-h"]:
+            for way, (code, words) in (outputs.full, outputs.FULL), (outputs.closed, outputs.CLOSED):
+                got, err = way(command)
+                assert got == code and words in err, (command, way, got, err)
+            assert outputs.without_reader(command) == (128 + signal.SIGPIPE, ""), command
+        # The program has the same output as without us: none.
+        got, err = outputs.closed([image, "run", "sh", "-c", "echo something"])
+        assert got != 0 and "echo" in err, (got, err)
 
 
 def test_a_home_that_cannot_be_used_names_the_way_out():

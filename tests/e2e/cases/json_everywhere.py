@@ -65,6 +65,7 @@ OF = {
     "eyrie topo show": "topo-show",
     "eyrie topo predict": "topo-predict",
     "eyrie topo place": "topo-place",
+    "eyrie topo traffic": "topo-traffic",
     "eyrie vault ls": "vault-ls",
     "eyrie vault verify": "vault-mend",
     "eyrie vault scrub": "vault-mend",
@@ -257,6 +258,7 @@ def test_of_several_nodes():
         said("eyrie vault scrub", ["last"], env, schema="vault-job-mend")
         assert said("eyrie grow", ["last", "delta"], env)["joined"]
         assert said("eyrie explain", ["last", "node", "1"], env)["node"] == 1
+        assert said("eyrie topo traffic", ["last"], env)["sent"]
         assert {r["step"] for r in said("eyrie migrate", ["last", "--from", "1", "--to", "3"], env)} >= {"spare"}
         steps = said("eyrie drain", ["all", "beta"], env)
         assert steps[-1]["step"] == "left" and steps[-1]["job"], steps

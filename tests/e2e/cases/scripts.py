@@ -314,6 +314,14 @@ def beside(name, *arguments):
 def test_two_at_once_are_a_rank_and_a_job_of_its_own():
     """`a & b`: who comes first is the rank, also if it has ended when the other one calls MPI_Init. A
     rank that comes back has them in the other order, and each is what it was."""
+    two_at_once(())
+
+
+def test_two_at_once_are_what_they_were_without_recorded_clocks():
+    two_at_once(("--clocks", "plain"))
+
+
+def two_at_once(options):
     gates = Gates()
     with gates.folder:
         ready, late = gates.path("ready"), gates.path("late")
@@ -325,7 +333,7 @@ def test_two_at_once_are_a_rank_and_a_job_of_its_own():
             f"{first} & until test -e {ready}.$EYRIE_RANK; do sleep 0.02; done",
             f"{other}; : > {late}.$EYRIE_RANK; wait",
         ]
-        with harness.Job(script(*both), ranks=2, ckpt_every=3600) as job:
+        with harness.Job(script(*both), ranks=2, ckpt_every=3600, options=options) as job:
             job.until(lambda: gates.reached("late", 2), "both programs of each rank")
             job.kill_ranks([1])
             job.until(lambda: job.stdout().count("other: 1 ranks") == 2, "the other one's lines")
@@ -336,6 +344,50 @@ def test_two_at_once_are_a_rank_and_a_job_of_its_own():
             assert job.stdout().count("other: 1 ranks") == 2, job.report()
             assert not job.count("diverged") and not job.count("rolled-back"), job.report()
             assert "is a job of its own" in job.stderr(), job.report()
+
+
+def test_two_at_once_in_another_order_on_another_rank_end_the_job():
+    """The world of one program would have ranks of the other."""
+    for options in ((), ("--nodes", "2")):
+        gates = Gates()
+        with gates.folder:
+            ready = gates.path("ready")
+            waits = ["ready", ready, "await", gates.open_file, "silent"]
+            one, other = beside("first", "0", "0", *waits), beside("other", "0", "0", *waits)
+            lines = [
+                f"one='{one}' other='{other}'",
+                'if test $EYRIE_RANK = 1; then x=$one; one=$other; other=$x; fi',
+                f"$one & until test -e {ready}.$EYRIE_RANK; do sleep 0.02; done",
+                "$other & wait",
+            ]
+            code, _, err = run_to_end(script(*lines), ranks=2, options=options)
+            assert code == 1 and "two MPI programs at once, of which now the one and now the other" in err, (code, err)
+            told = [line for line in err.splitlines() if "two MPI programs at once" in line]
+            assert len(told) == 1 and "first" in told[0] or "other" in told[0], err
+
+
+def test_two_at_once_come_back_together():
+    """All ranks go back to a set, in which each of the two is what it was."""
+    gates = Gates()
+    with gates.folder:
+        ready, late = gates.path("ready"), gates.path("late")
+        first = beside("first", *FIRST[1:], "ready", ready, "await", gates.open_file, "silent")
+        other = beside("other", "3", "100", "ready", f"{late}.$EYRIE_RANK", "await", gates.open_file)
+        lines = [
+            f"{first} & until test -e {ready}.$EYRIE_RANK; do sleep 0.02; done",
+            f"{other} & wait",
+        ]
+        with harness.Job(script(*lines), ranks=2, ckpt_every=0.2, ft="coordinated") as job:
+            there = lambda: all(os.path.exists(f"{late}.{rank}.0") for rank in range(2))  # noqa: E731
+            job.until(there, "both programs of each rank")
+            for rank in range(2):
+                job.wait_event("checkpointed", rank=rank, count=job.count("checkpointed", rank=rank) + 2)
+            job.kill_ranks([1])
+            job.wait_event("restored", rank=1)
+            gates.open()
+            assert job.wait() == 0, job.report()
+            assert job.stdout().count("first: 2 ranks") == 1, job.report()
+            assert job.stdout().count("other: 1 ranks") == 2, job.report()
 
 
 def test_one_that_was_there_meanwhile_is_no_next_one():

@@ -4,6 +4,7 @@
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -27,6 +28,11 @@ static uint64_t look(void) {
         CHECK(getrlimit(i, &limit) == 0);
         add(limit.rlim_cur);
         add(limit.rlim_max);
+    }
+    // Who restores it may ignore other signals.
+    for (int signal = 1; signal < NSIG; signal++) {
+        struct sigaction action = {0};
+        if (sigaction(signal, NULL, &action) == 0) add(action.sa_handler == SIG_DFL);
     }
     add((uint64_t)getpriority(PRIO_PROCESS, 0));
     add((uint64_t)sched_getscheduler(0));

@@ -12,7 +12,7 @@ use std::time::Instant;
 const USAGE: &str = "usage: eyrie-sim [links | heartbeat | election | lease | watchdog |\n  \
                      returns | consensus |\n  \
                      [coordinated | --units | --cluster-units | --routed | --outside]\n  \
-                     [--vault] [--drain] [--halts] [--unfit] [--fallback]\n  \
+                     [--vault] [--drain] [--halts] [--unfit] [--topology] [--fallback]\n  \
                      [--only-no-faults | --only-ranks | --only-nodes]\n  \
                      [--small] [--every-step | --fault STEP:WHAT]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
@@ -101,6 +101,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
         "--halts",
         "--small",
         "--unfit",
+        "--topology",
         "--fallback",
         "--only-no-faults",
         "--only-ranks",

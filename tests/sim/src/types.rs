@@ -422,4 +422,6 @@ pub enum Mutation {
     ReturnForgotten,
     /// A node goes that keeps images in the vault, though they can be brought in anew.
     LeavesGuard,
+    /// Nobody writes down where ranks cost least.
+    PreferencesForgotten,
 }

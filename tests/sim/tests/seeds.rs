@@ -330,6 +330,12 @@ fn no_step_of(way: &str) {
     assert!(total.sum.node_deaths > 0 && total.sum.controllers > 0, "{total}");
 }
 
+/// The same where the network between the nodes is known.
+#[test]
+fn no_seed_finds_a_fault_with_a_network() {
+    none_finds_a_fault(&["--topology", "--topology --drain"], JOB_SEEDS);
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     let ways = ["", "--vault --drain", "--cluster-units --halts", "coordinated", "--routed"];

@@ -95,7 +95,8 @@ fn known(bytes: &[u8]) {
     }
 }
 
-/// At MPI_Init, in a job in which this is recorded.
+/// At MPI_Init. Where only outcomes are recorded it is what the program is called: of two at once
+/// that one is the rank again.
 pub(super) fn record(m: &mut Machine) {
     let find = |room: &mut [u8]| {
         let (who, room) = room.split_at_mut(IDENTITY_BYTES);

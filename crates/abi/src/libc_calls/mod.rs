@@ -48,8 +48,11 @@ pub fn init() {
 
 /// From MPI_Init on; `has_threads`: the program has said that it has several.
 pub fn begin(machine: &mut Machine, has_threads: bool) {
-    if machine.tells() && !has_regions() {
+    let tells = machine.tells() && !has_regions();
+    if machine.records() {
         before::record(machine);
+    }
+    if tells {
         identity::begin(machine);
         appends::begin();
         rebound::begin(has_threads);

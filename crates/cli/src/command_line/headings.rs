@@ -56,6 +56,7 @@ pub const HEADINGS: [(&str, &[&str]); 6] = [
             "address",
             "join-limit",
             "oversubscribe",
+            "topology",
             "tls",
             "transport",
         ],

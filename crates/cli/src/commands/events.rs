@@ -45,6 +45,19 @@ fn read_events(path: &Path, tell: impl Fn(&Event) -> anyhow::Result<()>) -> anyh
     Ok(0)
 }
 
+/// All events that are in a file, up to one that does not decode.
+pub fn kept(path: &Path) -> Vec<Event> {
+    let all = std::cell::RefCell::new(Vec::new());
+    let keep = |event: &Event| -> anyhow::Result<()> {
+        all.borrow_mut().push(event.clone());
+        Ok(())
+    };
+    if let Err(error) = read_events(path, keep) {
+        tracing::debug!(%error, "not all events are read");
+    }
+    all.into_inner()
+}
+
 pub fn events(args: &Events) -> Result<i32, Failure> {
     let job = match jobs::find(&args.job)? {
         jobs::Job::There(job) => job,

@@ -10,7 +10,7 @@ use crate::config::{defaults, folders};
 use crate::hosts::address;
 use crate::launch::checks::{self, StartedBy};
 use crate::launch::console::{self, ConsoleOptions};
-use crate::launch::{controller, ha, program, spec};
+use crate::launch::{controller, ha, network, program, spec};
 use crate::options::run::Run;
 use anyhow::{Context, anyhow};
 use eyrie_control::message::{Host, Hosts};
@@ -327,6 +327,7 @@ fn employ(
     spec.placement.nodes = plan.hosts.len() as u32 - spec.placement.spares;
     spec.protection.ft = run.mode(spec.placement.nodes);
     spec.placement.hosts = Some(Box::new(hosts));
+    network::choose(run, spec)?;
     let cards: Vec<Card> = seats.iter().map(|s| s.card.clone()).collect();
     let mut leaders = Vec::new();
     for (node, (name, rank)) in (0u32..).zip(&plan.hosts) {

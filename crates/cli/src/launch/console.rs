@@ -34,9 +34,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Exit code when our standard output was closed, as for a program killed by SIGPIPE.
-const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
-
 /// The signals that are passed on, and what stops a command in a terminal, and with it the job.
 pub const HELD: [i32; 7] = [
     libc::SIGINT,
@@ -85,6 +82,8 @@ pub struct Console {
     folder: PathBuf,
     printed: Printed,
     exit: Option<i32>,
+    /// Standard output takes no more.
+    cut: bool,
     /// Another controller has the job.
     pub deposed: Option<String>,
     signals: Option<libc::sigset_t>,
@@ -177,6 +176,7 @@ impl Console {
             folder: folder.to_path_buf(),
             printed: Printed::open(&folder.join(home::PRINTED)),
             exit: None,
+            cut: false,
             deposed: None,
             signals: Some(signals),
             limit,
@@ -225,13 +225,14 @@ impl Console {
         }
     }
 
-    /// No daemon comes any more.
-    pub fn close(&mut self) {
+    /// No daemon comes any more: what was kept is printed. The job's exit code, if it has one.
+    pub fn close(&mut self) -> Option<i32> {
         self.restoring = None;
         for (rank, stream, shown) in self.lines.rest() {
             self.print(rank, stream, &shown, None);
         }
         self.sender.close();
+        self.exit
     }
 
     /// What the job has been through, if anything died or all is to be told.
@@ -326,24 +327,25 @@ impl Console {
     fn write(&mut self, stream: Stream, bytes: &[u8], socket: Option<&UnixStream>) {
         // From here on the terminal is the program's.
         self.restoring = None;
-        let result = match stream {
-            Stream::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
-            }
-            Stream::Stderr => io::stderr().lock().write_all(bytes),
-        };
-        let Err(error) = result else { return };
-        if stream == Stream::Stdout && self.exit.is_none() {
-            let (code, why) = match error.kind() {
-                io::ErrorKind::BrokenPipe => (BROKEN_PIPE, "nobody reads it any more".into()),
-                _ => (eyrie_terminal::FAILED, eyrie_terminal::told(&error.into())),
-            };
-            say(&format!("cannot write to standard output: {why}; the job ends"));
-            // It ends by our hanging up.
-            self.exit = Some(code);
-            socket.into_iter().for_each(|socket| drop(socket.shutdown(Shutdown::Write)));
+        if stream == Stream::Stderr {
+            let _ = io::stderr().lock().write_all(bytes);
+        } else if !self.cut
+            && let Err(error) = eyrie_terminal::write_out(bytes)
+        {
+            self.cut_off(&error, socket);
         }
+    }
+
+    /// Standard output takes no more: the job ends by our hanging up, if it has not ended.
+    fn cut_off(&mut self, error: &io::Error, socket: Option<&UnixStream>) {
+        self.cut = true;
+        let (code, why) = eyrie_terminal::refused(error);
+        let ends = if self.exit.is_none() { "; the job ends" } else { "" };
+        say(&format!("cannot write to standard output: {why}{ends}"));
+        if self.exit.is_none_or(|code| code == eyrie_terminal::exit::DONE) {
+            self.exit = Some(code);
+        }
+        socket.into_iter().for_each(|socket| drop(socket.shutdown(Shutdown::Write)));
     }
 }
 

@@ -130,7 +130,7 @@ fn stay_with(
         }
         match ended? {
             Some(code) => {
-                console.close();
+                let code = console.close().unwrap_or(code);
                 console.sum_up();
                 // It was killed when it had nothing left to do but that.
                 let finished = journal && status.code().is_none();

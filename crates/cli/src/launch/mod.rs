@@ -7,6 +7,7 @@ pub mod controller;
 pub mod ha;
 pub mod hosts;
 pub mod lines;
+pub mod network;
 pub mod program;
 pub mod rankfile;
 pub mod risks;

@@ -50,6 +50,12 @@ pub struct PlacementOptions {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
+    /// The network between the nodes, as a file of eyrie topo describes it or Slurm's
+    /// topology.conf: ranks of a node that is lost or leaves go to the spare that costs least over
+    /// the rest of the run, by the messages that they have sent. Hosts have the names that the
+    /// file gives nodes; with --nodes they are its nodes in order [default: the first free spare]
+    #[arg(long, value_name = "FILE")]
+    pub topology: Option<PathBuf>,
     /// K ranks more, the last of MPI_COMM_WORLD, that take the place of lost ones: the program says
     /// how (--on-failure report). They are on the spare nodes (--spares), or on one more node if
     /// none are named; of hosts on the last. The program knows them by the process set mpi://spares

@@ -14,7 +14,7 @@ use crate::checkpoints::failures::Failures;
 use crate::checkpoints::fallback::Fallback;
 use crate::checkpoints::units::Units;
 use crate::monitor;
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use crate::recovery::Strategy;
 use crate::{Ask, Capture, Job, Latest, Rank};
 use eyrie_control::account::stood_text;
@@ -475,7 +475,11 @@ impl Job {
     }
 
     /// A client wants checkpoints of one rank or of all, and waits for them.
-    pub fn ask_checkpoint(&mut self, rank: Option<u32>, outlet: Outlet) -> Result<(), String> {
+    pub fn ask_checkpoint(
+        &mut self,
+        rank: Option<u32>,
+        client: ClientHandle,
+    ) -> Result<(), String> {
         if !self.spec.protection.ft.protects() {
             return Err(format!("the job runs with --ft {}", self.spec.protection.ft.name()));
         }
@@ -495,7 +499,7 @@ impl Job {
         for r in ranks {
             let ended = self.ranks.rank(r).gone.then(|| String::from("it has ended"));
             if let Some(reason) = ended.or_else(|| self.why_unit_ended(r)) {
-                outlet.send(&NodeMsg::CheckpointFailed { rank: r, reason });
+                client.send(&NodeMsg::CheckpointFailed { rank: r, reason });
             } else {
                 // One that is being recovered is asked when it runs again.
                 self.checkpoints.scheduler.request(self.checkpoints.units.turn(r));
@@ -503,10 +507,10 @@ impl Job {
             }
         }
         if left.is_empty() {
-            outlet.send(&NodeMsg::Done);
+            client.send(&NodeMsg::Done);
         } else {
             self.checkpoints.asks.push(Ask {
-                outlet: Some(outlet),
+                client: Some(client),
                 left,
                 ends: false,
                 failed: None,
@@ -590,20 +594,20 @@ impl Job {
 
 impl Ask {
     /// One of its ranks has a checkpoint, or will have none.
-    fn answer(&mut self, answer: &NodeMsg, told: &mut Vec<(Outlet, NodeMsg)>) {
+    fn answer(&mut self, answer: &NodeMsg, told: &mut Vec<(ClientHandle, NodeMsg)>) {
         if let NodeMsg::CheckpointFailed { rank, reason } = answer {
             self.failed.get_or_insert_with(|| format!("no checkpoint of rank {rank}: {reason}"));
         }
-        if let Some(outlet) = &self.outlet {
-            told.push((outlet.clone(), answer.clone()));
+        if let Some(client) = &self.client {
+            told.push((client.clone(), answer.clone()));
             if self.left.is_empty() && !self.ends {
-                told.push((outlet.clone(), NodeMsg::Done));
+                told.push((client.clone(), NodeMsg::Done));
             }
         }
     }
 
     fn is_over(&self) -> bool {
-        let closed = self.outlet.as_ref().is_some_and(Outlet::is_closed);
+        let closed = self.client.as_ref().is_some_and(ClientHandle::is_closed);
         self.left.is_empty() || (closed && !self.ends)
     }
 }

@@ -16,7 +16,7 @@ use crate::outside::{Gateway, GatewaySite};
 use crate::timers::Timer;
 use crate::{Job, Node};
 use eyrie_control::gateway::{
-    Carried, ClusterStatus, FromGateway, Gate, GatewayStatus, HOME, Heard, ToGateway,
+    Carried, ClusterStatus, FromGateway, Gate, GatewayEvent, GatewayStatus, HOME, ToGateway,
 };
 use eyrie_control::{EventKind, ToNode};
 use std::collections::BTreeSet;
@@ -185,21 +185,21 @@ impl Job {
     }
 
     /// A gateway says something, or has said nothing for too long.
-    pub(crate) fn hear_gateway(&mut self, cluster: u32, number: u64, heard: Heard) {
+    pub(crate) fn hear_gateway(&mut self, cluster: u32, number: u64, heard: GatewayEvent) {
         let clock = self.clock.now();
         if !self.is_current(cluster, number) {
             return;
         }
         let place = &mut self.gateways.places[cluster as usize];
         match heard {
-            Heard::Said(FromGateway::Beat) => self.look_for_a_way(cluster),
-            Heard::Said(FromGateway::Carried(carried)) => {
+            GatewayEvent::Said(FromGateway::Beat) => self.look_for_a_way(cluster),
+            GatewayEvent::Said(FromGateway::Carried(carried)) => {
                 place.carried = carried;
                 if carried.connections > 0 {
                     place.slot.reaches();
                 }
             }
-            Heard::Said(FromGateway::Ready { pid, inside, outside }) => {
+            GatewayEvent::Said(FromGateway::Ready { pid, inside, outside }) => {
                 place.ready = Some(Ready { pid, inside, outside, since: clock.moment() });
                 place.inside = place.slot.node().map(|node| (node, inside.port()));
                 place.slot.listens();
@@ -214,15 +214,17 @@ impl Job {
                 self.tell_clusters();
                 self.start_behind_gateway(cluster);
             }
-            Heard::Said(FromGateway::Missed(missed)) => self.machines_missed(cluster, &missed),
-            Heard::Said(FromGateway::Silent(silence)) => {
+            GatewayEvent::Said(FromGateway::Missed(missed)) => {
+                self.machines_missed(cluster, &missed)
+            }
+            GatewayEvent::Said(FromGateway::Silent(silence)) => {
                 self.gateways.gateway_silent(cluster, silence)
             }
-            Heard::Said(FromGateway::Failed(why)) => {
+            GatewayEvent::Said(FromGateway::Failed(why)) => {
                 self.tell_failed(cluster, &why);
                 self.take_down(cluster, SlotEnd::Failed, Some(&why));
             }
-            Heard::Silence { ms } => {
+            GatewayEvent::Silence { ms } => {
                 let why = format!("nothing was heard of it for {:.1} s", ms as f64 / 1e3);
                 self.take_down(cluster, SlotEnd::Failed, Some(&why));
             }

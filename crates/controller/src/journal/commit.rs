@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::console::Console;
 use crate::journal::Journaling;
 use crate::nodes::State;
-use crate::outside::{Lead, NodeLine, Outlet};
+use crate::outside::{ClientHandle, Lead, NodeLine};
 use eyrie_control::ha::{Announced, News};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::ToNode;
@@ -35,7 +35,7 @@ pub(crate) struct Effects {
     pub dismissed: Vec<Box<dyn NodeLine>>,
     pub console: Vec<NodeMsg>,
     /// What clients are told that wait for checkpoints, or for the job to be saved.
-    pub answers: Vec<(Outlet, NodeMsg)>,
+    pub answers: Vec<(ClientHandle, NodeMsg)>,
     /// What is saved is of no use any more.
     pub outgrown: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Commit {
     /// For the console.
     pub printed: RefCell<Vec<NodeMsg>>,
     /// As in `Effects`.
-    pub answers: Vec<(Outlet, NodeMsg)>,
+    pub answers: Vec<(ClientHandle, NodeMsg)>,
     pub clears: Vec<(u32, Duration)>,
     pub dismissed: Vec<Box<dyn NodeLine>>,
     /// The journal that this controller began with says less than nodes have heard.
@@ -117,7 +117,7 @@ impl Console {
     /// A line that waits for nothing.
     pub fn say_now(&self, text: String) {
         tracing::info!("{text}");
-        self.outlet.send(&NodeMsg::Say(text));
+        self.client.send(&NodeMsg::Say(text));
     }
 }
 
@@ -209,8 +209,8 @@ impl Job {
         for wired in effects.dismissed {
             wired.send(Numbered::beside(0, ToNode::Dismissed));
         }
-        effects.console.iter().for_each(|message| self.console.outlet.send(message));
-        effects.answers.iter().for_each(|(outlet, message)| outlet.send(message));
+        effects.console.iter().for_each(|message| self.console.client.send(message));
+        effects.answers.iter().for_each(|(client, message)| client.send(message));
     }
 
     /// The threads tell something.

@@ -34,7 +34,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-const VERSION: u32 = 22;
+const VERSION: u32 = 23;
 /// The number of `Entry::Head`.
 const HEAD: u32 = 0;
 

@@ -7,7 +7,7 @@
 use crate::Job;
 use crate::leaving::Departures;
 use crate::leaving::End;
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use crate::recovery::Recovery;
 use eyrie_control::{LeaveStep, Leaving, NodeMsg};
 use eyrie_protocol::membership::Member;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Somebody waits until nodes have left.
 pub(crate) struct Watcher {
     nodes: BTreeSet<u32>,
-    outlet: Outlet,
+    client: ClientHandle,
 }
 
 /// Nodes that are to leave, and who waits for that.
@@ -26,7 +26,7 @@ pub(crate) struct Departure {
     /// Where their ranks are to go; nothing: anywhere.
     to: BTreeSet<u32>,
     terms: Terms,
-    outlet: Outlet,
+    client: ClientHandle,
 }
 
 /// How nodes leave.
@@ -43,9 +43,9 @@ impl Departure {
     fn stays(&mut self, node: u32, why: &str) {
         self.nodes.remove(&node);
         let (step, took_ms, text) = (LeaveStep::Stays, 0.0, why.to_string());
-        self.outlet.send(&NodeMsg::Leaving(Box::new(Leaving { node, step, took_ms, text })));
+        self.client.send(&NodeMsg::Leaving(Box::new(Leaving { node, step, took_ms, text })));
         if self.nodes.is_empty() {
-            self.outlet.send(&NodeMsg::Done);
+            self.client.send(&NodeMsg::Done);
         }
     }
 }
@@ -64,19 +64,19 @@ impl Recovery {
 impl Departures {
     /// Nobody waits any more who has heard all, or is gone.
     pub fn forget_watchers(&mut self) {
-        self.watchers.retain(|w| !w.nodes.is_empty() && !w.outlet.is_closed());
+        self.watchers.retain(|w| !w.nodes.is_empty() && !w.client.is_closed());
     }
 
     pub fn answer_leave(&mut self, leaving: Leaving) {
         let (node, last) = (leaving.node, leaving.step.is_last());
         let message = NodeMsg::Leaving(Box::new(leaving));
         for watcher in self.watchers.iter_mut().filter(|w| w.nodes.contains(&node)) {
-            watcher.outlet.send(&message);
+            watcher.client.send(&message);
             if last {
                 watcher.nodes.remove(&node);
             }
             if watcher.nodes.is_empty() {
-                watcher.outlet.send(&NodeMsg::Done);
+                watcher.client.send(&NodeMsg::Done);
             }
         }
     }
@@ -89,7 +89,7 @@ impl Job {
         (names, to): (&[String], &[String]),
         limit_ms: Option<u64>,
         number: u64,
-        outlet: Outlet,
+        client: ClientHandle,
     ) -> Result<(), String> {
         self.may_leave()?;
         let nodes = self.select_leaving(names)?;
@@ -99,7 +99,7 @@ impl Job {
         }
         self.recovery.some_stay(&nodes)?;
         let terms = Terms { limit_ms, end: End::Left, number: Some(number) };
-        self.depart_when_looked(Departure { nodes, to, terms, outlet });
+        self.depart_when_looked(Departure { nodes, to, terms, client });
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Job {
         (from, to): (&[String], &[String]),
         (release, limit_ms): (bool, Option<u64>),
         number: u64,
-        outlet: Outlet,
+        client: ClientHandle,
     ) -> Result<(), String> {
         self.may_leave()?;
         let to = self.select_destinations(to)?;
@@ -144,7 +144,7 @@ impl Job {
         }
         let end = if release { End::AllLeft } else { End::Spare };
         let terms = Terms { limit_ms, end, number: Some(number) };
-        self.depart_when_looked(Departure { nodes, to, terms, outlet });
+        self.depart_when_looked(Departure { nodes, to, terms, client });
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Job {
     /// It is known what memory there is.
     pub(crate) fn depart(&mut self, departure: Departure) {
         self.outside.reach("leave-1");
-        let Departure { nodes, to, terms, outlet } = departure;
+        let Departure { nodes, to, terms, client } = departure;
         let gone = |node: &&u32| {
             self.leaving.nodes.contains_key(node) || !self.nodes.all[**node as usize].is_live()
         };
@@ -211,17 +211,17 @@ impl Job {
         };
         match may.and_then(|()| self.wishes_by_capacity(&nodes, &to)) {
             Ok(wishes) => {
-                self.leaving.watchers.push(Watcher { nodes: nodes.clone(), outlet });
+                self.leaving.watchers.push(Watcher { nodes: nodes.clone(), client });
                 self.set_out(nodes, &to, wishes, terms);
             }
             Err(why) => {
                 let step = LeaveStep::Stays;
                 for &node in &nodes {
                     let leaving = Leaving { node, step, took_ms: 0.0, text: why.clone() };
-                    outlet.send(&NodeMsg::Leaving(Box::new(leaving)));
+                    client.send(&NodeMsg::Leaving(Box::new(leaving)));
                     self.tell_stays(node, &why);
                 }
-                outlet.send(&NodeMsg::Done);
+                client.send(&NodeMsg::Done);
             }
         }
     }
@@ -236,7 +236,10 @@ impl Job {
     ) {
         let mut wishes = match to.is_empty() {
             true => self.wishes_by_cluster(&nodes),
-            false => self.nodes.wishes(&nodes, to),
+            false => {
+                let nearest = self.nearest(&nodes, to);
+                nearest.unwrap_or_else(|| self.nodes.wishes(&nodes, to))
+            }
         };
         wishes.extend(wishes_by_capacity);
         self.begin_leaves(&nodes, wishes, terms);

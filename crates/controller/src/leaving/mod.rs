@@ -118,6 +118,13 @@ impl Job {
         for &node in nodes {
             self.begin_leave(node, party, terms);
         }
+        // Who is to go somewhere goes there.
+        let open = |node: &u32| {
+            let ranks = self.nodes.placement.ranks_on(*node);
+            ranks.iter().any(|rank| !wishes.contains_key(rank))
+        };
+        let open: BTreeSet<u32> = nodes.iter().copied().filter(open).collect();
+        self.prefer(&open, nodes);
         let members = nodes.iter().map(|node| self.nodes.member(*node)).collect();
         self.plan(Input::Leave { members, wishes });
     }

@@ -5,7 +5,7 @@
 
 use super::{Asked, Frames, Memory, Sent};
 use crate::journal::{self, Entry, Known};
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use crate::{Job, Msg, Node, Now, Place};
 use eyrie_control::{JobSpec, JobStatus, NodeMsg, ToNode};
 use eyrie_protocol::recovery::{Input, Planner};
@@ -32,6 +32,8 @@ pub enum Lacking {
     Snapshot,
     /// Which ranks can come back together.
     Return,
+    /// Where ranks cost least.
+    Preferences,
 }
 
 impl Lacking {
@@ -40,6 +42,7 @@ impl Lacking {
         match self {
             Lacking::Starts => matches!(**input, Input::Starting { .. }),
             Lacking::AllDown => matches!(**input, Input::AllDown { .. }),
+            Lacking::Preferences => matches!(**input, Input::Prefer { .. }),
             _ => false,
         }
     }
@@ -179,10 +182,10 @@ impl Controller {
         migrates: bool,
         number: u64,
     ) -> Result<(), String> {
-        let (names, to, outlet) = (names(nodes), names(to), self.client());
+        let (names, to, client) = (names(nodes), names(to), self.client());
         match migrates {
-            true => self.job.migrate((&names, &to), (false, None), number, outlet),
-            false => self.job.drain((&names, &to), None, number, outlet),
+            true => self.job.migrate((&names, &to), (false, None), number, client),
+            false => self.job.drain((&names, &to), None, number, client),
         }
     }
 
@@ -199,10 +202,10 @@ impl Controller {
     /// # Errors
     /// Why not.
     pub fn suspend(&mut self, stands: bool) -> Result<(), String> {
-        let outlet = self.client();
+        let client = self.client();
         match stands {
-            true => self.job.suspend(false, outlet),
-            false => self.job.let_go_on(Suspender::User, &outlet),
+            true => self.job.suspend(false, client),
+            false => self.job.let_go_on(Suspender::User, &client),
         }
     }
 
@@ -211,8 +214,8 @@ impl Controller {
     /// # Errors
     /// Why not.
     pub fn hold(&mut self, client: u64, lease_ms: Option<u64>) -> Result<(), String> {
-        let outlet = self.client();
-        self.job.hold(Suspender::Client(client), lease_ms, outlet)
+        let handle = self.client();
+        self.job.hold(Suspender::Client(client), lease_ms, handle)
     }
 
     /// The connection of a client is over.
@@ -225,8 +228,8 @@ impl Controller {
     /// # Errors
     /// Why not.
     pub fn grow(&mut self, cluster: Option<&str>) -> Result<(u32, u64), String> {
-        let outlet = self.client();
-        self.job.grow(1, cluster, outlet)?;
+        let client = self.client();
+        self.job.grow(1, cluster, client)?;
         Ok((self.nodes() - 1, self.job.nodes.epoch))
     }
 
@@ -236,8 +239,8 @@ impl Controller {
     }
 
     /// A client that nobody listens to.
-    fn client(&self) -> Outlet {
-        Outlet::new(Memory::default())
+    fn client(&self) -> ClientHandle {
+        ClientHandle::new(Memory::default())
     }
 
     pub fn phase(&self) -> &'static str {

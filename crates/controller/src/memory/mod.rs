@@ -12,8 +12,8 @@ mod launcher;
 mod tests;
 
 use crate::outside::{
-    Client, Daemon, GatewaySite, JournalStore, Lead, Machine, Needed, NodeLine, ObjectStore,
-    Outlet, Outside,
+    Client, ClientHandle, Daemon, GatewaySite, JournalStore, Lead, Machine, Needed, NodeLine,
+    ObjectStore, Outside,
 };
 use eyrie_control::gateway::{Silence, ToGateway};
 use eyrie_control::ha::Announced;
@@ -230,7 +230,7 @@ impl Memory {
             launcher: Rc::clone(&files) as _,
             store: Rc::clone(&files) as _,
             machine: files,
-            console: Outlet::new(self.clone()),
+            console: ClientHandle::new(self.clone()),
         }
     }
 

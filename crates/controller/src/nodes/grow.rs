@@ -6,7 +6,7 @@
 use crate::journal;
 use crate::nodes::State;
 use crate::nodes::membership::Nodes;
-use crate::outside::{Daemon, Outlet};
+use crate::outside::{ClientHandle, Daemon};
 use crate::timers::Timer;
 use crate::{Job, Node};
 use eyrie_control::NodeMsg;
@@ -32,7 +32,7 @@ struct Spot {
 /// Somebody who waits for nodes that are to join.
 pub(crate) struct Awaited {
     nodes: Vec<u32>,
-    outlet: Outlet,
+    client: ClientHandle,
 }
 
 impl Nodes {
@@ -42,7 +42,7 @@ impl Nodes {
             let before = awaited.nodes.len();
             awaited.nodes.retain(|n| *n != node);
             if awaited.nodes.len() < before {
-                awaited.outlet.send(answer);
+                awaited.client.send(answer);
             }
         }
         self.answer_awaiting();
@@ -50,9 +50,9 @@ impl Nodes {
 
     pub fn answer_awaiting(&mut self) {
         self.awaited.iter().filter(|a| a.nodes.is_empty()).for_each(|a| {
-            a.outlet.send(&NodeMsg::Done);
+            a.client.send(&NodeMsg::Done);
         });
-        self.awaited.retain(|a| !a.nodes.is_empty() && !a.outlet.is_closed());
+        self.awaited.retain(|a| !a.nodes.is_empty() && !a.client.is_closed());
     }
 }
 
@@ -62,7 +62,7 @@ impl Job {
         &mut self,
         count: u32,
         cluster: Option<&str>,
-        outlet: Outlet,
+        client: ClientHandle,
     ) -> Result<(), String> {
         if self.spec.placement.hosts.is_some() {
             return Err(
@@ -72,7 +72,7 @@ impl Job {
         self.may_grow(count)?;
         let cluster = cluster.map(|name| self.cluster_to_join(name)).transpose()?;
         let spot = Spot { host: None, cluster, domain: None };
-        self.add_nodes(vec![spot; count as usize], outlet);
+        self.add_nodes(vec![spot; count as usize], client);
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Job {
         &mut self,
         hosts: Vec<Host>,
         (clusters, domains): (&[String], &[String]),
-        outlet: Outlet,
+        client: ClientHandle,
     ) -> Result<(), String> {
         if self.spec.placement.hosts.is_none() {
             return Err("the job is not over --hosts: eyrie grow JOB --nodes K".into());
@@ -115,7 +115,7 @@ impl Job {
         let domains = domains.iter().cloned().map(Some).chain(std::iter::repeat(None));
         let spots = hosts.into_iter().zip(clusters).zip(domains);
         let spot = |((host, cluster), domain)| Spot { host: Some(host), cluster, domain };
-        self.add_nodes(spots.map(spot).collect(), outlet);
+        self.add_nodes(spots.map(spot).collect(), client);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Job {
     }
 
     /// Starts a node in each place.
-    fn add_nodes(&mut self, places: Vec<Spot>, outlet: Outlet) {
+    fn add_nodes(&mut self, places: Vec<Spot>, client: ClientHandle) {
         let epochs = self.nodes.epoch + 1..;
         self.nodes.epoch += places.len() as u64;
         // Another controller must not give them again.
@@ -184,7 +184,7 @@ impl Job {
                 }
                 Err(error) => {
                     let reason = format!("its daemon cannot be started: {error}");
-                    outlet.send(&NodeMsg::NotJoined { node, reason });
+                    client.send(&NodeMsg::NotJoined { node, reason });
                     break;
                 }
             }
@@ -206,7 +206,7 @@ impl Job {
         {
             tracing::warn!(%error, "the archive is not open to all nodes");
         }
-        self.nodes.awaited.push(Awaited { nodes, outlet });
+        self.nodes.awaited.push(Awaited { nodes, client });
         self.nodes.answer_awaiting();
         self.tend_gateways();
     }

@@ -468,6 +468,7 @@ impl Job {
             FromNode::Stuck { text } => self.stuck(text),
             FromNode::Failed { text } => self.fatal(text),
             FromNode::Handled { failures } => self.handled(failures),
+            FromNode::Beside { rank, programs } => self.found_beside(rank, programs),
             FromNode::Tells { text } => self.say_once(text),
             FromNode::Joined { pid, link, store } => self.joined(node, pid, link, store),
             FromNode::Held(held) => self.held(node, held),

@@ -28,11 +28,11 @@ pub trait Client {
 
 /// Where messages to one client go.
 #[derive(Clone)]
-pub struct Outlet(Rc<dyn Client>);
+pub struct ClientHandle(Rc<dyn Client>);
 
-impl Outlet {
-    pub fn new(client: impl Client + 'static) -> Outlet {
-        Outlet(Rc::new(client))
+impl ClientHandle {
+    pub fn new(client: impl Client + 'static) -> ClientHandle {
+        ClientHandle(Rc::new(client))
     }
 
     pub fn send(&self, message: &NodeMsg) {
@@ -55,7 +55,7 @@ pub struct Outside {
     pub launcher: Rc<dyn Launcher>,
     pub store: Rc<dyn ObjectStore>,
     pub machine: Rc<dyn Machine>,
-    pub console: Outlet,
+    pub console: ClientHandle,
 }
 
 impl Outside {

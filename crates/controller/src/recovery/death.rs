@@ -33,7 +33,7 @@ impl Job {
         let moves = killed && self.ranks.moves_with_unit(rank);
         let r = self.ranks.rank(rank);
         r.proc = None;
-        r.look = look;
+        r.sees(look);
         r.deaths.count += 1;
         if !moves {
             r.deaths.died_at = (!out).then(|| clock.moment());

@@ -10,10 +10,12 @@ pub(crate) mod data_loss;
 pub(crate) mod death;
 pub(crate) mod failures;
 pub(crate) mod missing_program;
+pub(crate) mod network;
 pub(crate) mod node_loss;
 pub(crate) mod repeated_death;
 pub(crate) mod retries;
 pub(crate) mod rollback;
+pub(crate) mod spares;
 pub(crate) mod start;
 pub(crate) mod strategy;
 
@@ -68,6 +70,8 @@ pub(crate) struct Recovery {
     pub recoveries: u64,
     pub rollbacks: u64,
     pub failures: failures::Failures,
+    /// The network between the nodes, if that is known.
+    pub topology: Option<network::Topology>,
 }
 
 impl Recovery {
@@ -83,6 +87,7 @@ impl Recovery {
             recoveries: 0,
             rollbacks: 0,
             failures: failures::Failures::default(),
+            topology: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::monitor;
 use crate::nodes::State;
 use eyrie_control::EventKind;
 use eyrie_protocol::recovery::Input;
+use std::collections::BTreeSet;
 
 impl Job {
     /// A daemon, or the connection to it, is gone.
@@ -64,6 +65,8 @@ impl Job {
         self.cut_loses(node);
         self.stop_flush();
         self.lost_leaving(node, why);
+        let lost = BTreeSet::from([node]);
+        self.prefer(&lost, &lost);
         self.plan(Input::NodeDied { member: self.nodes.member(node) });
     }
 

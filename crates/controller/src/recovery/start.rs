@@ -76,6 +76,7 @@ impl Job {
         self.tell_scheduler(rank);
         self.checkpoints.renew_asks(rank);
         self.ranks.rank(rank).coming_back.retries = Retries::default();
+        self.ranks.rank(rank).coming_back.beside.clear();
         let incarnation = self.ranks.rank(rank).incarnation;
         self.plan(Input::Restored { rank, incarnation });
         if order.moved {

@@ -11,15 +11,15 @@
 
 pub(crate) mod archive;
 pub(crate) mod consistent_cut;
-pub(crate) mod depot;
 pub(crate) mod periodic;
 pub(crate) mod replay_logs;
 pub(crate) mod routes;
+pub(crate) mod second_level;
 
 use crate::checkpoints::coordinated::Coordinated;
 use crate::checkpoints::fallback;
 use crate::monitor;
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use crate::saving::archive::Archive;
 use crate::{Ask, Job};
 use eyrie_control::node::ToNode;
@@ -58,7 +58,7 @@ pub(crate) struct Saving {
 #[derive(Default)]
 pub(crate) struct Save {
     /// A client that waits for it.
-    outlet: Option<Outlet>,
+    client: Option<ClientHandle>,
     /// Every rank has its last checkpoint.
     checkpointed: bool,
     /// No process is left.
@@ -97,7 +97,7 @@ fn as_begun(spec: &JobSpec) -> JobSpec {
 
 impl Job {
     /// Has the job saved, and ended when that is done.
-    pub fn checkpoint_and_end(&mut self, outlet: Option<Outlet>) -> Result<(), String> {
+    pub fn checkpoint_and_end(&mut self, client: Option<ClientHandle>) -> Result<(), String> {
         if let Some(why) = self.not_to_be_saved() {
             return Err(why);
         }
@@ -106,7 +106,7 @@ impl Job {
             true => "saving the job by the checkpoints that its memory went to, to end it",
             false => "checkpointing all ranks, to save the job and end it",
         });
-        let save = Save { outlet: outlet.clone(), swapped, ..Save::default() };
+        let save = Save { client: client.clone(), swapped, ..Save::default() };
         self.saving.under_way = Some(save);
         if self.spec.program.input_is_file {
             self.console.input.take_all();
@@ -123,7 +123,7 @@ impl Job {
                 left.push((r, self.ranks.rank(r).capture.generation.unwrap_or(0)));
             }
         }
-        self.checkpoints.asks.push(Ask { outlet, left, ends: true, failed: None });
+        self.checkpoints.asks.push(Ask { client, left, ends: true, failed: None });
         self.checkpoints.coordinated.iter_mut().for_each(Coordinated::request);
         self.schedule();
         Ok(())
@@ -268,8 +268,8 @@ impl Job {
         };
         let go_on = format!("eyrie restart {id}{elsewhere}");
         self.journal.say(format!("job {id} is saved and ends; to go on with it: {go_on}"));
-        if let Some(outlet) = self.saving.under_way.take().and_then(|s| s.outlet) {
-            self.journal.commit.answers.push((outlet, NodeMsg::Done));
+        if let Some(client) = self.saving.under_way.take().and_then(|s| s.client) {
+            self.journal.commit.answers.push((client, NodeMsg::Done));
         }
         self.step(monitor::Input::Saved { code: saved_job::EXIT_CODE });
     }
@@ -277,8 +277,8 @@ impl Job {
     pub(crate) fn not_saved(&mut self, why: &str) {
         self.end_snapshot_hold();
         let text = format!("the job is not saved, and goes on: {why}");
-        if let Some(outlet) = self.saving.under_way.take().and_then(|s| s.outlet) {
-            self.journal.commit.answers.push((outlet, NodeMsg::Error(text.clone())));
+        if let Some(client) = self.saving.under_way.take().and_then(|s| s.client) {
+            self.journal.commit.answers.push((client, NodeMsg::Error(text.clone())));
         }
         self.journal.say(text);
     }

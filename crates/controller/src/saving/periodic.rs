@@ -43,7 +43,7 @@ pub(crate) struct Flush {
     /// What is there.
     pub(crate) there: Option<SavedSet>,
     /// Where it is brought besides.
-    pub(crate) depot: crate::saving::depot::Depot,
+    pub(crate) second_level: crate::saving::second_level::SecondLevel,
     /// How the newest one was brought, by node.
     pub(crate) routes: Vec<SavedWay>,
     /// Not to be tried before, whatever falls due.
@@ -175,7 +175,7 @@ impl Job {
         self.saving.periodic.bringing = Some(bringing);
         // The store is looked at first, by its thread.
         let may_go_there =
-            self.spec.storage.save_to.is_some() && !self.saving.periodic.depot.refuses;
+            self.spec.storage.save_to.is_some() && !self.saving.periodic.second_level.refuses;
         if !may_go_there || !self.survey_depot(attempt) {
             self.order_deposits(attempt, false);
         }

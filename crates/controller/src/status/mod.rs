@@ -5,7 +5,7 @@ pub(crate) mod samples;
 use crate::clock::Now;
 use crate::journal::Journaling;
 use crate::nodes::State;
-use crate::outside::{Files, Outlet};
+use crate::outside::{ClientHandle, Files};
 use crate::recovery::Recovery;
 use crate::timers::Timer;
 use crate::{Job, Latest, Place, Rank};
@@ -33,7 +33,7 @@ pub struct EventLog {
     files: Option<Rc<dyn Files>>,
     /// Why they are not written any more, until that is told.
     trouble: Option<std::io::Error>,
-    followers: Vec<Outlet>,
+    followers: Vec<ClientHandle>,
     /// Sums over all that there were, also before the job was restarted.
     account: Account,
 }
@@ -126,9 +126,11 @@ pub struct Looks {
     ask: u64,
     /// Nodes that have not answered it.
     pub(crate) left: BTreeSet<u32>,
-    waiting: Vec<Outlet>,
+    waiting: Vec<ClientHandle>,
     /// Who asks for the job's record.
     pub(crate) sampler: Option<Sampler>,
+    /// Clients that wait for what each rank has sent to each.
+    curious: Vec<ClientHandle>,
     /// Who reads the status here when they have.
     readers: Vec<Box<dyn FnOnce()>>,
     /// Nodes of which it was said that the program is not there.
@@ -175,15 +177,15 @@ impl Job {
     }
 
     /// Sends events from number `from` on; with `follow` also those to come, else `Done`.
-    pub fn tell_events(&mut self, from: u64, follow: bool, outlet: Outlet) {
+    pub fn tell_events(&mut self, from: u64, follow: bool, client: ClientHandle) {
         let skip = from.saturating_sub(self.status.events.first) as usize;
         for event in self.status.events.events.iter().skip(skip) {
-            outlet.send(&NodeMsg::Event(Box::new(event.clone())));
+            client.send(&NodeMsg::Event(Box::new(event.clone())));
         }
         if follow {
-            self.status.events.followers.push(outlet);
+            self.status.events.followers.push(client);
         } else {
-            outlet.send(&NodeMsg::Done);
+            client.send(&NodeMsg::Done);
         }
     }
 
@@ -366,8 +368,8 @@ impl Job {
     }
 
     /// A client wants the status: it gets it when the nodes have said how their ranks are.
-    pub fn ask_status(&mut self, outlet: Outlet) {
-        self.status.looks.waiting.push(outlet);
+    pub fn ask_status(&mut self, client: ClientHandle) {
+        self.status.looks.waiting.push(client);
         if self.status.looks.left.is_empty() {
             self.ask_looks();
         }
@@ -381,6 +383,23 @@ impl Job {
         }
     }
 
+    /// A client wants to know how much each rank has sent to each, as of now.
+    pub fn ask_traffic(&mut self, client: ClientHandle) {
+        self.status.looks.curious.push(client);
+        // What is asked for already may be without that.
+        self.ask_looks();
+    }
+
+    fn tell_traffic(&mut self) {
+        for client in std::mem::take(&mut self.status.looks.curious) {
+            for (rank, r) in (0u32..).zip(&self.ranks.all) {
+                let (to, all) = (r.look.targets.clone(), !r.look.more_targets);
+                client.send(&NodeMsg::Sent { rank, to, all });
+            }
+            client.send(&NodeMsg::Done);
+        }
+    }
+
     pub(crate) fn ask_looks(&mut self) {
         self.status.looks.ask += 1;
         let ask = self.status.looks.ask;
@@ -389,7 +408,8 @@ impl Job {
         if self.status.looks.left.is_empty() {
             return self.all_looked();
         }
-        self.nodes.to_all(&ToNode::Look { ask });
+        let targets = self.recovery.topology.is_some() || !self.status.looks.curious.is_empty();
+        self.nodes.to_all(&ToNode::Look { ask, targets });
         let limit = Duration::from_millis(self.spec.timing.intervals.limits.answers_ms);
         self.arm(limit, Timer::Looks { ask });
     }
@@ -410,7 +430,7 @@ impl Job {
                 .get_mut(look.rank as usize)
                 .filter(|_| self.nodes.placement.home(look.rank) == node)
             {
-                r.look = look;
+                r.sees(look);
             }
         }
         if ask == self.status.looks.ask
@@ -431,6 +451,7 @@ impl Job {
 
     fn all_looked(&mut self) {
         self.take_sample();
+        self.tell_traffic();
         self.tell_status();
         let leaving = std::mem::take(&mut self.leaving.waiting);
         leaving.into_iter().for_each(|departure| self.depart(departure));
@@ -445,8 +466,8 @@ impl Job {
             return;
         }
         let status = self.status();
-        for outlet in std::mem::take(&mut self.status.looks.waiting) {
-            outlet.send(&NodeMsg::Status(Box::new(status.clone())));
+        for client in std::mem::take(&mut self.status.looks.waiting) {
+            client.send(&NodeMsg::Status(Box::new(status.clone())));
         }
     }
 }

@@ -10,7 +10,7 @@
 pub(crate) mod swap;
 
 use crate::Job;
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, NodeMsg, Suspension};
 use eyrie_protocol::suspend;
@@ -22,7 +22,7 @@ use eyrie_protocol::suspend::Suspender;
 pub(crate) struct SuspensionState {
     pub rule: suspend::SuspendState,
     /// Clients that wait until it stands.
-    waiting: Vec<Outlet>,
+    waiting: Vec<ClientHandle>,
     /// All stand, which was told.
     whole: bool,
     /// It was the user who had them stop.
@@ -49,7 +49,7 @@ impl SuspensionState {
 
 impl Job {
     /// The user wants the job to stand still; with `swap` without its memory.
-    pub fn suspend(&mut self, swap: bool, outlet: Outlet) -> Result<(), String> {
+    pub fn suspend(&mut self, swap: bool, client: ClientHandle) -> Result<(), String> {
         let rule = &self.suspension.rule;
         if rule.holds(Suspender::User) && (rule.swaps() || !swap) {
             return Err(String::from(SUSPENDED));
@@ -60,7 +60,7 @@ impl Job {
         }
         self.suspension.rule.swap(swap);
         self.suspension.whole &= !swap;
-        let held = self.hold(Suspender::User, None, outlet);
+        let held = self.hold(Suspender::User, None, client);
         if held.is_err() {
             self.suspension.rule.swap(before);
         }
@@ -72,7 +72,7 @@ impl Job {
         &mut self,
         holder: Suspender,
         lease_ms: Option<u64>,
-        outlet: Outlet,
+        client: ClientHandle,
     ) -> Result<(), String> {
         if !self.recovery.monitor.running() || self.saving.under_way.is_some() {
             let phase = if self.saving.under_way.is_some() {
@@ -84,13 +84,13 @@ impl Job {
         }
         let until = lease_ms.map(|ms| self.clock.now_ms().saturating_add(ms));
         self.suspension.rule.hold(holder, until);
-        self.suspension.waiting.push(outlet);
+        self.suspension.waiting.push(client);
         self.tend_suspension();
         Ok(())
     }
 
     /// It may go on, as far as this client is concerned.
-    pub fn let_go_on(&mut self, holder: Suspender, outlet: &Outlet) -> Result<(), String> {
+    pub fn let_go_on(&mut self, holder: Suspender, client: &ClientHandle) -> Result<(), String> {
         let swapped = self.suspension.rule.swaps();
         let held = self.suspension.rule.release(holder);
         if !held && holder == Suspender::User {
@@ -104,7 +104,7 @@ impl Job {
         if swapped && !self.suspension.rule.swaps() {
             self.swap_in();
         }
-        outlet.send(&NodeMsg::Done);
+        client.send(&NodeMsg::Done);
         Ok(())
     }
 
@@ -201,8 +201,8 @@ impl Job {
     pub(crate) fn not_swapped(&mut self, why: &str) {
         self.suspension.rule.swap(false);
         let text = format!("the job is suspended, but keeps its memory: {why}");
-        for outlet in std::mem::take(&mut self.suspension.waiting) {
-            outlet.send(&NodeMsg::Error(text.clone()));
+        for client in std::mem::take(&mut self.suspension.waiting) {
+            client.send(&NodeMsg::Error(text.clone()));
         }
         self.journal.say(text);
         self.swap_in();
@@ -217,14 +217,14 @@ impl Job {
         }
         let called_off = !self.suspension.rule.wanted();
         let waiting = std::mem::take(&mut self.suspension.waiting);
-        for outlet in waiting {
+        for client in waiting {
             if whole {
-                outlet.send(&NodeMsg::Done);
+                client.send(&NodeMsg::Done);
             } else if called_off {
                 let text = "it goes on: somebody said so meanwhile, or it ends";
-                outlet.send(&NodeMsg::Error(String::from(text)));
+                client.send(&NodeMsg::Error(String::from(text)));
             } else {
-                self.suspension.waiting.push(outlet);
+                self.suspension.waiting.push(client);
             }
         }
     }

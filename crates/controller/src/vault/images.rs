@@ -32,8 +32,8 @@ pub(crate) struct Images {
 
 impl Pass {
     fn tell_image(&self, (node, rank, generation): (u32, u32, u32), condition: Condition) {
-        if let Some((_, outlet)) = &self.asker {
-            outlet.send(&NodeMsg::Inspected(Inspected { node, rank, generation, condition }));
+        if let Some((_, client)) = &self.asker {
+            client.send(&NodeMsg::Inspected(Inspected { node, rank, generation, condition }));
         }
     }
 }

@@ -7,7 +7,7 @@
 //! found of their files, which are going, does not count.
 
 use crate::Job;
-use crate::outside::Outlet;
+use crate::outside::ClientHandle;
 use crate::recovery::Recovery;
 use crate::vault::Vaults;
 use crate::vault::images::{Counts, Images};
@@ -56,7 +56,7 @@ struct Wish {
 }
 
 /// A client: by its connection's number, and the way to it.
-type Asker = (u64, Outlet);
+type Asker = (u64, ClientHandle);
 
 pub(crate) struct Pass {
     pub number: u64,
@@ -82,8 +82,8 @@ struct Last {
 
 impl Pass {
     fn tell(&self, generation: u64, node: u32, result: Result<Mended, String>) {
-        if let Some((_, outlet)) = &self.asker {
-            outlet.send(&NodeMsg::Checked(Checked { generation, node, result }));
+        if let Some((_, client)) = &self.asker {
+            client.send(&NodeMsg::Checked(Checked { generation, node, result }));
         }
     }
 }
@@ -105,7 +105,7 @@ impl Vaults {
 
 impl Job {
     /// The vault's generations, for who asks.
-    pub fn tell_vault(&self, outlet: &Outlet) -> Result<(), String> {
+    pub fn tell_vault(&self, client: &ClientHandle) -> Result<(), String> {
         self.has_vault()?;
         let live = self.recovery.vault_live();
         for (number, generation) in &self.vaults.generations {
@@ -116,9 +116,9 @@ impl Job {
             };
             let files = self.vaults.files.iter().filter_map(of).collect();
             let commit = Box::new(generation.commit.clone());
-            outlet.send(&NodeMsg::InVault(Box::new(Kept { commit, lost, files })));
+            client.send(&NodeMsg::InVault(Box::new(Kept { commit, lost, files })));
         }
-        outlet.send(&NodeMsg::Done);
+        client.send(&NodeMsg::Done);
         Ok(())
     }
 
@@ -244,8 +244,8 @@ impl Job {
         let now = self.clock.now_ms();
         let ended_unix_ms = clock.unix_ms();
         let took_ms = now.saturating_sub(pass.begun_ms);
-        if let Some((_, outlet)) = &pass.asker {
-            outlet.send(&NodeMsg::Done);
+        if let Some((_, client)) = &pass.asker {
+            client.send(&NodeMsg::Done);
         }
         let scrubs = &mut self.vaults.scrubs;
         // One that only looks is none in place of one that repairs.

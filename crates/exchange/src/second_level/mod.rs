@@ -1,6 +1,6 @@
 //! States of jobs in an object store (`--save-to s3://BUCKET/PREFIX`, `gs://`, `az://`,
 //! `file://`), each of which a job can be restarted from. Names and bytes in
-//! `docs/formats/depot.md`.
+//! `docs/formats/second-level.md`.
 //!
 //! Kept true: a state is there when its list is, which is written last; the one before stays until
 //! then; what no list names is removed; what is fetched is held against its hash.

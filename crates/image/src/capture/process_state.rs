@@ -34,6 +34,9 @@ use eyrie_image_format::support::fault;
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_THP_DISABLE: u64 = 42;
 const RLIM_NLIMITS: u32 = 16;
+/// Fields of `/proc/PID/stat`, in ticks.
+const UTIME: usize = 14;
+const STIME: usize = 15;
 
 /// What was read while the process stood still.
 pub(crate) struct FrozenState {
@@ -99,6 +102,7 @@ pub(crate) fn freeze_state(
             // The error is what counts; a process that is gone has nothing to be given back.
             let _ = agent.finish();
         })?;
+    let limits = limits(pid, &stat);
     let frozen_state = FrozenState {
         threads,
         attributes,
@@ -113,7 +117,7 @@ pub(crate) fn freeze_state(
         stat,
         maps,
         cwd: procfs::link(pid, "cwd")?,
-        limits: limits(pid),
+        limits,
         status,
         anonymous,
         files,
@@ -201,14 +205,33 @@ fn refuse_closed(maps: &[Mapping], files: &Table) -> Result<(), CaptureError> {
     }
 }
 
-fn limits(pid: libc::pid_t) -> Vec<[u64; 2]> {
+/// Its limits. Its processor time begins at 0 again when it comes back, so that its limit then is
+/// what is left of it now.
+fn limits(pid: libc::pid_t, stat: &Stat) -> Vec<[u64; 2]> {
     let one = |number: u32| {
         let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
         // SAFETY: reads into a live structure.
         let r = unsafe { libc::prlimit64(pid, number, std::ptr::null(), &raw mut limit) };
         if r == 0 { [limit.rlim_cur, limit.rlim_max] } else { [u64::MAX; 2] }
     };
-    (0..RLIM_NLIMITS).map(one).collect()
+    let mut limits = (0..RLIM_NLIMITS).map(one).collect::<Vec<_>>();
+    let used = used_seconds(stat);
+    limits[libc::RLIMIT_CPU as usize] =
+        limits[libc::RLIMIT_CPU as usize].map(|limit| what_is_left(limit, used));
+    limits
+}
+
+/// Whole seconds of processor time that all threads of a process have used.
+fn used_seconds(stat: &Stat) -> u64 {
+    // SAFETY: asks the C library for a number.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let used = stat.field(UTIME).saturating_add(stat.field(STIME));
+    used / u64::try_from(ticks).unwrap_or(0).max(1)
+}
+
+/// At least a second: a process that is over its limit is told of it, or ended, within one.
+fn what_is_left(limit: u64, used: u64) -> u64 {
+    if limit == libc::RLIM64_INFINITY { limit } else { limit.saturating_sub(used).max(1) }
 }
 
 /// Completes the state from the twin. Regions, files and guards are filled in later.

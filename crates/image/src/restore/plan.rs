@@ -29,7 +29,7 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 const PR_SET_THP_DISABLE: u64 = 41;
 const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 const XFEATURE_TILE_DATA: u64 = 18;
-const SIGNAL_SET_BYTES: u64 = 8;
+pub(crate) const SIGNAL_SET_BYTES: u64 = 8;
 /// `MADV_*` for each flag of a region that has one.
 const ADVICE: [(u32, i32); 8] = [
     (region::HUGE, libc::MADV_HUGEPAGE),

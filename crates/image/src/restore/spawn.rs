@@ -7,6 +7,7 @@ use crate::kernel::holder::with_signals_blocked;
 use crate::kernel::procfs;
 use crate::resources::clocks;
 use crate::resources::limits;
+use crate::restore::plan::SIGNAL_SET_BYTES;
 use std::convert::Infallible;
 use std::ffi::CString;
 use std::io;
@@ -17,6 +18,7 @@ use std::path::Path;
 /// Exit status of a child that did not get as far as its program.
 const EXIT_SETUP: i32 = 120;
 const EXIT_EXEC: i32 = 121;
+const LAST_SIGNAL: i32 = 64;
 
 /// What the child is given.
 pub struct Start<'a> {
@@ -168,6 +170,12 @@ unsafe fn child(
             libc::_exit(EXIT_SETUP);
         }
         limits::raise(start.limit);
+        // What we ignore, as every program in Rust does SIGPIPE, an exec would hand on; the plan
+        // sets what the process ignored.
+        let default = [0u64; 4];
+        for signal in 1..=LAST_SIGNAL {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0, SIGNAL_SET_BYTES);
+        }
         for &fd in start.descriptors {
             if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
                 libc::_exit(EXIT_SETUP);

@@ -47,7 +47,10 @@ pub fn run(folder: &Path, host: &str) -> Result<(), CallError> {
     let mut incoming = Incoming::new(&board);
     loop {
         match incoming.next()? {
-            Some(News::Said(bytes)) => io::stdout().write_all(&bytes)?,
+            Some(News::Said(bytes)) => {
+                let mut out = io::stdout().lock();
+                out.write_all(&bytes).and_then(|()| out.flush())?;
+            }
             Some(News::Ended { .. }) => return Ok(()),
             None => return Err(CallError::Gone),
         }

@@ -5,7 +5,7 @@
 //! told again and again that the controller is there, and silence of a gateway that has listened is
 //! told, once, after as long as that of a node or longer.
 
-use super::{Heard, NodeLauncher};
+use super::{GatewayEvent, NodeLauncher};
 use crate::netns::{self, Bridge};
 use crate::remote_node;
 use eyrie_control::Death;
@@ -50,7 +50,7 @@ impl NodeLauncher {
         (cluster, number): (u32, u64),
         (node, inside): (Option<u32>, Option<u16>),
         silence: Silence,
-        hear: impl Fn(Heard) + Send + 'static,
+        hear: impl Fn(GatewayEvent) + Send + 'static,
     ) -> io::Result<Gateway> {
         let controller = match node {
             Some(node) => self.listens_at(self.faced_at(node), node)?,
@@ -178,7 +178,7 @@ fn feed(mut stdin: ChildStdin, frames: Vec<u8>) -> io::Result<Sender<ToGateway>>
 fn listen(
     said: PipeReader,
     detector: Detector,
-    hear: impl Fn(Heard) + Send + 'static,
+    hear: impl Fn(GatewayEvent) + Send + 'static,
 ) -> io::Result<()> {
     let work = move || {
         if let Err(error) = listen_to(said, detector, &hear) {
@@ -189,7 +189,11 @@ fn listen(
     Ok(())
 }
 
-fn listen_to(mut said: PipeReader, detector: Detector, hear: &impl Fn(Heard)) -> io::Result<()> {
+fn listen_to(
+    mut said: PipeReader,
+    detector: Detector,
+    hear: &impl Fn(GatewayEvent),
+) -> io::Result<()> {
     let begun = Instant::now();
     let now_ms = || begun.elapsed().as_millis() as u64;
     let mut words = Vec::new();
@@ -210,13 +214,13 @@ fn listen_to(mut said: PipeReader, detector: Detector, hear: &impl Fn(Heard)) ->
                 if matches!(message, FromGateway::Ready { .. }) {
                     tie.get_or_insert_with(|| tie_at(detector, now_ms()));
                 }
-                hear(Heard::Said(message));
+                hear(GatewayEvent::Said(message));
             }
         }
         if let Some(tie) = &mut tie
             && tie.over(now_ms())
         {
-            hear(Heard::Silence { ms: tie.silent_ms(now_ms()) });
+            hear(GatewayEvent::Silence { ms: tie.silent_ms(now_ms()) });
             return Ok(());
         }
     }
@@ -309,7 +313,7 @@ mod tests {
 
     const READY: &str = r#"{"ready":{"pid":7,"inside":"127.0.0.1:1","outside":"127.0.0.1:2"}}"#;
 
-    fn heard_of(said: PipeReader) -> Receiver<Heard> {
+    fn heard_of(said: PipeReader) -> Receiver<GatewayEvent> {
         let (tell, told) = mpsc::channel();
         listen(said, DETECTOR, move |heard| drop(tell.send(heard))).unwrap();
         told
@@ -332,9 +336,9 @@ mod tests {
         let told = heard_of(said);
         let begun = Instant::now();
         says.write_all(format!("{MARK}{READY}\n").as_bytes()).unwrap();
-        assert!(matches!(told.recv(), Ok(Heard::Said(FromGateway::Ready { .. }))));
+        assert!(matches!(told.recv(), Ok(GatewayEvent::Said(FromGateway::Ready { .. }))));
         let silence = told.recv().unwrap();
-        assert!(matches!(silence, Heard::Silence { ms } if ms > BORNE_MS), "{silence:?}");
+        assert!(matches!(silence, GatewayEvent::Silence { ms } if ms > BORNE_MS), "{silence:?}");
         assert!(begun.elapsed() > Duration::from_millis(BORNE_MS));
         assert!(told.recv().is_err());
         let (said, says) = io::pipe().unwrap();

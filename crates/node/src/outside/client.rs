@@ -2,9 +2,9 @@
 
 use eyrie_connection::send_queue;
 use eyrie_control::NodeMsg;
-use eyrie_controller::outside::{Client, Outlet};
+use eyrie_controller::outside::{Client, ClientHandle};
 
-struct Queue(send_queue::Outlet);
+struct Queue(send_queue::SendQueue);
 
 impl Client for Queue {
     fn send(&self, message: &NodeMsg) {
@@ -21,6 +21,6 @@ impl Client for Queue {
 }
 
 /// Who is told by this queue.
-pub(crate) fn client(queue: send_queue::Outlet) -> Outlet {
-    Outlet::new(Queue(queue))
+pub(crate) fn client(queue: send_queue::SendQueue) -> ClientHandle {
+    ClientHandle::new(Queue(queue))
 }

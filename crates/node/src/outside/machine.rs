@@ -12,13 +12,17 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 pub(super) struct Here {
-    console: send_queue::Outlet,
+    console: send_queue::SendQueue,
     over: Rc<Notify>,
     tell: UnboundedSender<Msg>,
 }
 
 impl Here {
-    pub fn new(console: send_queue::Outlet, over: Rc<Notify>, tell: UnboundedSender<Msg>) -> Here {
+    pub fn new(
+        console: send_queue::SendQueue,
+        over: Rc<Notify>,
+        tell: UnboundedSender<Msg>,
+    ) -> Here {
         Here { console, over, tell }
     }
 }

@@ -46,7 +46,7 @@ impl Hands {
         place: &Place,
         spec: &JobSpec,
         crew: Option<NodeLauncher>,
-        console: &send_queue::Outlet,
+        console: &send_queue::SendQueue,
         tell: &UnboundedSender<Msg>,
     ) -> Hands {
         let over = Rc::new(Notify::new());

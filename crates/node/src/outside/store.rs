@@ -74,7 +74,7 @@ impl Order {
 
 /// The thread of the store, and what it is told.
 #[derive(Default)]
-pub(crate) struct Depot {
+pub(crate) struct SecondLevel {
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<Result<(), String>>>,
     staged: u32,
@@ -90,7 +90,7 @@ pub(crate) struct Depot {
     left: Arc<AtomicBool>,
 }
 
-impl Depot {
+impl SecondLevel {
     /// Setting this gives up what is being brought, or removed.
     pub fn given_up(&self) -> Arc<AtomicBool> {
         Arc::clone(if self.clears { &self.left } else { &self.given_up })
@@ -120,7 +120,7 @@ pub(crate) struct Store {
     key: Option<String>,
     daemons: Rc<Daemons>,
     tell: UnboundedSender<Msg>,
-    depot: RefCell<Depot>,
+    second_level: RefCell<SecondLevel>,
 }
 
 impl Store {
@@ -139,47 +139,48 @@ impl Store {
             key: spec.security.save_key.clone(),
             daemons,
             tell,
-            depot: RefCell::default(),
+            second_level: RefCell::default(),
         }
     }
 
     /// At the end of the job: what is left to do for it.
-    pub fn take(&self) -> Depot {
-        self.depot.take()
+    pub fn take(&self) -> SecondLevel {
+        self.second_level.take()
     }
 
     fn begin(&self) -> io::Result<()> {
-        let mut depot = self.depot.borrow_mut();
-        if depot.orders.is_none() {
+        let mut second_level = self.second_level.borrow_mut();
+        if second_level.orders.is_none() {
             let url = self.save_to.as_deref().unwrap_or_default();
             let url = Url::parse(url).map_err(io::Error::other)?.below(&self.id);
             let (rate, tell, key) = (self.rate, self.tell.clone(), self.key.clone());
             let (orders, ordered) = mpsc::channel();
-            let (given_up, left) = (Arc::clone(&depot.given_up), Arc::clone(&depot.left));
-            let (next, found) = (Arc::clone(&depot.next), Arc::clone(&depot.found));
+            let (given_up, left) =
+                (Arc::clone(&second_level.given_up), Arc::clone(&second_level.left));
+            let (next, found) = (Arc::clone(&second_level.next), Arc::clone(&second_level.found));
             let retry = self.retry;
             let way = Way { url, rate, key, given_up, left, next, found, retry };
             let work = move || serve(&way, &ordered, &tell);
-            let name = String::from("eyrie-depot");
-            depot.thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
-            depot.orders = Some(orders);
+            let name = String::from("eyrie-2nd-level");
+            second_level.thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
+            second_level.orders = Some(orders);
         }
         Ok(())
     }
 
     fn order(&self, order: Order) -> io::Result<()> {
         self.begin()?;
-        let depot = self.depot.borrow();
+        let second_level = self.second_level.borrow();
         let gone = || io::Error::other("the thread for the object store is gone");
-        depot.orders.as_ref().and_then(|o| o.send(order).ok()).ok_or_else(gone)
+        second_level.orders.as_ref().and_then(|o| o.send(order).ok()).ok_or_else(gone)
     }
 
     /// Gives the files of a state that are in the job's folder other names, under which they stay.
     fn stage(&self, state: &SavedJob) -> io::Result<PathBuf> {
-        let mut depot = self.depot.borrow_mut();
-        depot.staged += 1;
+        let mut second_level = self.second_level.borrow_mut();
+        second_level.staged += 1;
         let folder = &self.folder;
-        let staged = folder.join(format!("{STAGED}{}", depot.staged));
+        let staged = folder.join(format!("{STAGED}{}", second_level.staged));
         // Of a controller that is dead.
         let _ = fs::remove_dir_all(&staged);
         create_private_dir(&staged)?;
@@ -212,8 +213,8 @@ impl Store {
 
     /// What was found in the store for this attempt.
     fn found(&self, attempt: u32) -> Option<There> {
-        let depot = self.depot.borrow();
-        let mut found = depot.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let second_level = self.second_level.borrow();
+        let mut found = second_level.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.take_if(|(at, _)| *at == attempt).map(|(_, there)| there)
     }
 
@@ -258,19 +259,19 @@ impl ObjectStore for Store {
         let staged = self.stage(&state)?;
         fs::hard_link(self.folder.join(home::SAVED), staged.join(home::SAVED))?;
         let files = state.stored.map(|stored| stored.files).unwrap_or_default();
-        let next = Arc::clone(&self.depot.borrow().next);
+        let next = Arc::clone(&self.second_level.borrow().next);
         let old = next.lock().unwrap_or_else(PoisonError::into_inner).replace((staged, files));
         old.iter().for_each(remove);
         self.order(Order::Bring)
     }
 
     fn survey(&self, attempt: u32) -> io::Result<()> {
-        let over = Arc::clone(&self.depot.borrow().over);
+        let over = Arc::clone(&self.second_level.borrow().over);
         self.order(Order::Survey(attempt, over))
     }
 
     fn end_attempt(&self) {
-        let over = std::mem::take(&mut self.depot.borrow_mut().over);
+        let over = std::mem::take(&mut self.second_level.borrow_mut().over);
         over.store(true, Ordering::Relaxed);
     }
 
@@ -278,7 +279,7 @@ impl ObjectStore for Store {
         let staged = self.stage(state)?;
         state.write(&staged)?;
         let files = state.stored.iter().flat_map(|stored| stored.files.iter().cloned()).collect();
-        let over = Arc::clone(&self.depot.borrow().over);
+        let over = Arc::clone(&self.second_level.borrow().over);
         self.order(Order::Commit { attempt, staged: (staged, files), bytes, over })
     }
 
@@ -287,10 +288,10 @@ impl ObjectStore for Store {
     }
 
     fn clear(&self) {
-        self.depot.borrow().given_up.store(true, Ordering::Relaxed);
+        self.second_level.borrow().given_up.store(true, Ordering::Relaxed);
         // When the last node has ended.
         let clears = self.begin().is_ok();
-        self.depot.borrow_mut().clears = clears;
+        self.second_level.borrow_mut().clears = clears;
     }
 
     fn ways(

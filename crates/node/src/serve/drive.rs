@@ -5,7 +5,7 @@
 //! has its effects then (`Job::end_turn`).
 
 use crate::outside::Hands;
-use eyrie_connection::send_queue::Outlet;
+use eyrie_connection::send_queue::SendQueue;
 use eyrie_control::JobSpec;
 use eyrie_controller::{Job, Msg, Now, Place};
 use eyrie_launcher::node_launcher::NodeLauncher;
@@ -35,13 +35,13 @@ impl Clocks {
 
 /// What a controller is begun with.
 pub struct Driver {
-    pub console: Outlet,
+    pub console: SendQueue,
     pub tell: UnboundedSender<Msg>,
     clocks: Clocks,
 }
 
 impl Driver {
-    pub fn new(console: Outlet, tell: UnboundedSender<Msg>) -> Driver {
+    pub fn new(console: SendQueue, tell: UnboundedSender<Msg>) -> Driver {
         let (steady, boot, origin) = (Instant::now(), Moment::now(), SystemTime::now());
         Driver { console, tell, clocks: Clocks { steady, boot, origin } }
     }

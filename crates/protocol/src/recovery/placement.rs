@@ -14,8 +14,8 @@ impl Planner {
     }
 
     /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
-    /// (of these, one that holds an image), among those that stay and are fit. `soon`: where other
-    /// ranks are going to be.
+    /// (of these, one that holds an image), among those that stay and are fit. Of equals it is the
+    /// one that is preferred, if that was said. `soon`: where other ranks are going to be.
     pub(super) fn place_among(&self, index: usize, soon: &BTreeMap<u32, Member>) -> Option<Member> {
         let old = self.ranks[index].home;
         if let Some(to) = self.wish(index as u32) {
@@ -33,15 +33,24 @@ impl Planner {
             let same = || comes(**m).all(|(_, r)| r.home == old);
             self.spares.contains(*m) && (load(m) == 0 || same())
         };
-        let (unfit, fit): (Vec<Member>, Vec<Member>) =
-            self.takers().into_iter().partition(|m| self.is_unfit(index as u32, m));
-        let keepers = self.in_cluster(index, if fit.is_empty() { unfit } else { fit });
-        if let Some(spare) = keepers.iter().find(free) {
+        let keepers = self.fit_in_cluster(index, self.takers());
+        let named = self.preferred(index as u32).iter();
+        let mut named = named.filter_map(|node| keepers.iter().find(|m| m.node == *node));
+        if let Some(spare) = named.find(free).or_else(|| keepers.iter().find(free)) {
             return Some(*spare);
         }
+        let turn = |m: &Member| self.preferences.turn(index as u32, m.node);
         let newest = self.ranks[index].committed.values().next_back();
         let holds = |m: &Member| newest.is_some_and(|holders| holders.contains(m));
-        keepers.into_iter().min_by_key(|m| (load(m), !holds(m), m.node))
+        keepers.into_iter().min_by_key(|m| (load(m), turn(m), !holds(m), m.node))
+    }
+
+    /// Those of these members that are fit for a rank, or if none is all; of these those that are
+    /// in its cluster, if it is to stay there.
+    pub(super) fn fit_in_cluster(&self, index: usize, all: Vec<Member>) -> Vec<Member> {
+        let (unfit, fit): (Vec<Member>, Vec<Member>) =
+            all.into_iter().partition(|m| self.is_unfit(index as u32, m));
+        self.in_cluster(index, if fit.is_empty() { unfit } else { fit })
     }
 
     /// Orders the copies of images that are missing.

@@ -4,6 +4,7 @@
 //! list that they are units of several, and by known clusters that those are the units. Here, and
 //! nowhere else, the one is made from the other. Kept true: what is written is read as it was.
 
+use super::preferences::Preferences;
 use super::{Answer, Member, Planner, Rank, Rule, leave, unfit};
 use crate::membership::Neighbours;
 use crate::units::{Extent, LogAt, Units};
@@ -40,6 +41,7 @@ struct Stored<'a> {
     leaves: Cow<'a, leave::Leaves>,
     unfit: Cow<'a, BTreeMap<u32, unfit::Tried>>,
     routers: Cow<'a, BTreeSet<u32>>,
+    preferences: Cow<'a, Preferences>,
 }
 
 impl Serialize for Planner {
@@ -75,6 +77,7 @@ impl Serialize for Planner {
             leaves: Cow::Borrowed(&self.leaves),
             unfit: Cow::Borrowed(&self.unfit),
             routers,
+            preferences: Cow::Borrowed(&self.preferences),
         };
         stored.serialize(to)
     }
@@ -112,6 +115,7 @@ impl<'de> Deserialize<'de> for Planner {
             neighbours,
             leaves: stored.leaves.into_owned(),
             unfit: stored.unfit.into_owned(),
+            preferences: stored.preferences.into_owned(),
         })
     }
 }

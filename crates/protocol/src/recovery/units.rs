@@ -67,7 +67,7 @@ impl Planner {
     }
 
     /// Whether all ranks of a unit live on one node, and there may be several.
-    fn stays_on_a_node(&self) -> bool {
+    pub fn stays_on_a_node(&self) -> bool {
         self.units.extent() == Extent::Node
     }
 

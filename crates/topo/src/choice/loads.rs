@@ -7,7 +7,7 @@ use crate::pattern::Pattern;
 use crate::shape::{Link, Node};
 use crate::sharing::Sharing;
 use crate::situation::{Move, Situation};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub struct Loads<'a> {
     network: &'a Network,
@@ -125,43 +125,55 @@ impl<'a> Loads<'a> {
         candidate
     }
 
+    /// How long the pattern takes at least as it is, in bytes at the speed of a link.
+    pub fn before(&self) -> f64 {
+        self.before
+    }
+
+    /// The same with these ranks on another node, and most messages on a link then.
+    pub fn with_ranks(&mut self, ranks: &[u32], to: Node) -> (f64, u32) {
+        let moves: HashSet<u32> = ranks.iter().copied().collect();
+        let place = |rank: u32, node: Node| if moves.contains(&rank) { to } else { node };
+        self.change_ranks(ranks, place);
+        (self.busiest().max(self.at_nodes), self.most())
+    }
+
     /// Notes what changes on links.
     fn change(&mut self, moves: &[Move]) {
+        let to: HashMap<Node, Node> = moves.iter().map(|each| (each.from, each.to)).collect();
+        let of = |node: Node| self.first[node as usize]..self.first[node as usize + 1];
+        let on_nodes = moves.iter().flat_map(|each| of(each.from));
+        let ranks: Vec<u32> = on_nodes.map(|at| self.ranks[at as usize]).collect();
+        self.change_ranks(&ranks, |_, node| to.get(&node).copied().unwrap_or(node));
+    }
+
+    /// The same of ranks; `place`: where a rank of a node is afterwards.
+    fn change_ranks(&mut self, ranks: &[u32], place: impl Fn(u32, Node) -> Node) {
         self.changes.clear();
         self.round += 1;
-        let to: HashMap<Node, Node> = moves.iter().map(|each| (each.from, each.to)).collect();
-        let place = |rank: u32| {
-            let node = self.situation.node_of[rank as usize];
-            to.get(&node).copied().unwrap_or(node)
-        };
+        let node_of = &self.situation.node_of;
+        let place = |rank: u32| place(rank, node_of[rank as usize]);
         let mut links = Vec::new();
-        for each in moves {
-            let on_node = self.first[each.from as usize]..self.first[each.from as usize + 1];
-            for rank in on_node.map(|at| self.ranks[at as usize]) {
-                if rank >= self.pattern.ranks {
+        for rank in ranks.iter().filter(|rank| **rank < self.pattern.ranks) {
+            let own = self.start[*rank as usize]..self.start[*rank as usize + 1];
+            for number in own.map(|at| self.messages[at as usize]) {
+                if std::mem::replace(&mut self.seen[number as usize], self.round) == self.round {
                     continue;
                 }
-                let own = self.start[rank as usize]..self.start[rank as usize + 1];
-                for number in own.map(|at| self.messages[at as usize]) {
-                    if std::mem::replace(&mut self.seen[number as usize], self.round) == self.round
-                    {
-                        continue;
-                    }
-                    let message = &self.pattern.messages[number as usize];
-                    links.clear();
-                    self.situation.route(self.network, message, &mut links);
-                    for link in links.drain(..) {
-                        let change = self.changes.entry(link).or_default();
-                        *change = (change.0 - message.bytes, change.1 - 1);
-                    }
-                    let (from, to) = (place(message.from), place(message.to));
-                    if from != to {
-                        self.network.shape.route(from, to, 0, &mut links);
-                    }
-                    for link in links.drain(..) {
-                        let change = self.changes.entry(link).or_default();
-                        *change = (change.0 + message.bytes, change.1 + 1);
-                    }
+                let message = &self.pattern.messages[number as usize];
+                links.clear();
+                self.situation.route(self.network, message, &mut links);
+                for link in links.drain(..) {
+                    let change = self.changes.entry(link).or_default();
+                    *change = (change.0 - message.bytes, change.1 - 1);
+                }
+                let (from, to) = (place(message.from), place(message.to));
+                if from != to {
+                    self.network.shape.route(from, to, 0, &mut links);
+                }
+                for link in links.drain(..) {
+                    let change = self.changes.entry(link).or_default();
+                    *change = (change.0 + message.bytes, change.1 + 1);
                 }
             }
         }

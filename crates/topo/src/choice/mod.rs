@@ -6,6 +6,7 @@
 //! the situation, so that a way to slide may be open after one loss and closed after the next.
 
 mod loads;
+pub mod running;
 
 use self::loads::Loads;
 use crate::flow;

@@ -10,7 +10,7 @@ use eyrie_control::node::{
     CheckpointOrder, CheckpointResult, Choice, Determinants, DeterminantsHeld, Fault, Fetch,
     NodeLook, NotCopied, Peer, RankLook, Taken,
 };
-use eyrie_control::{self as control, Death, Said, Stream};
+use eyrie_control::{self as control, Death, Said, Sent, Stream};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::VAULT;
 use eyrie_protocol::replicas::Words;
@@ -53,7 +53,10 @@ fn progress(state: &State) -> u64 {
 }
 
 fn look(rank: u32) -> Box<RankLook> {
-    Box::new(RankLook { rank, ..RankLook::default() })
+    // What it sends next after itself, and to some rank; of use where the network is known.
+    let sent = |to: u32, bytes: u64| Sent { to, messages: 1, bytes };
+    let targets = vec![sent(rank + 1, 1000 + u64::from(rank)), sent(rank / 2, 500)];
+    Box::new(RankLook { rank, targets, ..RankLook::default() })
 }
 
 /// The end of a process.
@@ -151,7 +154,7 @@ impl World {
                 self.kill_ranks(at, &ranks);
             }
             To::Renew { epoch } => self.reset(at, Member { node: at.node, epoch }),
-            To::Look { ask } => {
+            To::Look { ask, .. } => {
                 let ranks = (0..self.ranks()).filter(|r| self.is_at(at, *r)).map(|r| *look(r));
                 let (ranks, own) = (ranks.collect(), NodeLook::default());
                 self.tell_real(at, control::FromNode::Looks { ask, ranks, own });

@@ -12,6 +12,8 @@ const STALLED: u64 = 1_500;
 const LOOKS: u32 = 100;
 /// Once in so many times that an image is found to come back from the controller dies.
 const FOUND: u64 = 15;
+/// Once in so many times that an image has come into the vault the node of its rank dies.
+const VAULTED: u64 = 8;
 
 impl Simulation {
     /// Something delicate begins: once in `n` times a fault comes right now.
@@ -52,6 +54,24 @@ impl Simulation {
             self.begin_fault();
             self.kill_this_node(Some(member));
         }
+    }
+
+    /// An image counts that is in the vault: now and then the node of its rank dies, so that it is
+    /// read out of there. That comes as a fault of its own until one was read, as by then there may
+    /// have been as many as there were to be; not in runs that nothing disturbs.
+    pub fn loss_of_vaulted(&mut self, rank: u32, generation: u32) {
+        let world = &mut self.world;
+        let disturbed = world.faults_left > 0 || world.report.faults > 0;
+        let all = self.setup.faults == Faults::All && !self.setup.small;
+        let wanted = all && disturbed && world.report.unvaulted == 0;
+        if !wanted || !world.vault.contains_key(&(rank, generation)) {
+            return;
+        }
+        let home = world.controller.planner.home(rank);
+        let Some(member) = home.filter(|_| world.random.one_in(VAULTED)) else { return };
+        world.faults_left += 1;
+        let after = world.random.below(600);
+        world.at(after, Event::Real(Happens::LoseThis { member }));
     }
 
     fn begin_fault(&mut self) {

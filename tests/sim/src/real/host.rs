@@ -100,7 +100,7 @@ impl Simulation {
         world.trace(|| {
             format!("{ranks} ranks, {nodes} nodes, {} others: {:?}", all - nodes, setup.mode)
         });
-        let spec = spec::of(drawn);
+        let spec = spec::with_network(spec::of(drawn), setup);
         let mut simulation = Simulation {
             setup,
             world,

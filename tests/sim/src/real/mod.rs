@@ -90,6 +90,8 @@ pub struct Setup {
     pub suspends: bool,
     /// Nodes cannot have ranks for a while.
     pub unfit: bool,
+    /// The network between the nodes is known.
+    pub topology: bool,
     /// All ranks, which come back alone, have checkpoints together now and then.
     pub fallback: bool,
     /// Few ranks that do little, which nothing disturbs, as a fault is tried at every step.
@@ -111,6 +113,7 @@ impl Setup {
             drains: is("--drain"),
             suspends: is("--halts"),
             unfit: is("--unfit"),
+            topology: is("--topology"),
             fallback: is("--fallback"),
             small: is("--small"),
             mutation: None,

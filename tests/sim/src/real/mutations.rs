@@ -14,7 +14,7 @@ use eyrie_protocol::recovery::Stage;
 const NOTHING: ToNode = ToNode::OutputTaken { bytes: 0 };
 
 /// What is done wrong, and the words of the command line that say in what jobs it is found.
-pub const MUTATIONS: [(Mutation, &str); 73] = [
+pub const MUTATIONS: [(Mutation, &str); 74] = [
     (Mutation::OpenGate, ""),
     (Mutation::RunsUnnoticed, ""),
     (Mutation::NoWriteBack, ""),
@@ -66,6 +66,7 @@ pub const MUTATIONS: [(Mutation, &str); 73] = [
     (Mutation::StartsRunning, "--halts"),
     (Mutation::LeaseForever, "--halts"),
     (Mutation::ClientsRemembered, "--halts"),
+    (Mutation::PreferencesForgotten, "--topology"),
     (Mutation::InnerNotInSnapshot, "coordinated"),
     (Mutation::NodeGoesOn, "coordinated"),
     (Mutation::LateLog, "coordinated"),
@@ -192,6 +193,7 @@ impl Simulation {
         match self.world.mutation {
             Some(Mutation::StartsUntold) => Lacking::Starts,
             Some(Mutation::DownUnwritten) => Lacking::AllDown,
+            Some(Mutation::PreferencesForgotten) => Lacking::Preferences,
             Some(Mutation::SnapshotsForgotten) => Lacking::UnitSnapshots,
             Some(Mutation::SnapshotForgotten) => Lacking::Snapshot,
             Some(Mutation::ReturnForgotten) => Lacking::Return,

@@ -127,6 +127,21 @@ impl Drawn {
     }
 }
 
+/// A network that has all nodes of a job, or not quite: nothing is drawn, so that all else is as
+/// without it. It is slow, so that messages count.
+fn network(seed: u64) -> String {
+    let shapes = ["mesh 3x4", "torus 4x4", "fat-tree 4", "mesh 2x2", "xgft 4,4 1,2"];
+    format!("{}\nbandwidth 1K\n", shapes[seed as usize % shapes.len()])
+}
+
+/// The job with the network between its nodes, where that is known.
+pub fn with_network(mut spec: JobSpec, setup: Setup) -> JobSpec {
+    if setup.topology {
+        spec.placement.topology = network(setup.seed);
+    }
+    spec
+}
+
 pub fn of(drawn: Drawn) -> JobSpec {
     let Drawn { ft, vault, map, nodes, spares, routers, router_share, clusters, .. } = drawn;
     let (replicas, checkpoint_every_ms) = (drawn.replicas, drawn.checkpoint_every_ms);

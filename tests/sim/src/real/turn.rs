@@ -321,6 +321,7 @@ impl Simulation {
                 self.world.check_copies(rank, generation, few);
                 self.world.check_incarnation(rank, generation);
                 self.world.check_cut(rank, generation);
+                self.loss_of_vaulted(rank, generation);
             }
         }
         self.check_given_up();

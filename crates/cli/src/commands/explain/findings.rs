@@ -34,7 +34,7 @@ pub struct Finding {
     pub then: Option<String>,
 }
 
-fn finding(what: impl Into<String>, then: &str) -> Finding {
+pub(super) fn finding(what: impl Into<String>, then: &str) -> Finding {
     let then = (!then.is_empty()).then(|| then.to_string());
     Finding { what: what.into(), then }
 }

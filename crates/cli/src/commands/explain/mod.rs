@@ -1,5 +1,6 @@
 //! `eyrie explain`: why a job, a rank or a node is as it is.
 
+mod chosen;
 mod findings;
 
 use crate::commands::explain::findings::About;
@@ -48,7 +49,10 @@ pub fn explain(args: &Explain) -> Result<i32, Failure> {
         Some(AboutArg::Node { node }) => About::Node(node),
     };
     let found = findings::explain(&status, about);
-    let found = found.map_err(|why| Failure::new(FAILED, anyhow!(why)))?;
+    let mut found = found.map_err(|why| Failure::new(FAILED, anyhow!(why)))?;
+    if let About::Node(node) = about {
+        found.extend(chosen::findings(&chosen::events(&job), node));
+    }
     match args.json {
         true => {
             let (rank, node) = match args.about {

@@ -11,7 +11,7 @@ use crate::launch::hosts::{self, HostRequest, PerNode};
 use crate::launch::program::{checked_program, program_elsewhere};
 use crate::launch::rankfile::RankFile;
 use crate::launch::spec::{describe, router_share};
-use crate::launch::{ha, risks, room, spare_ranks};
+use crate::launch::{ha, network, risks, room, spare_ranks};
 use crate::messages;
 use crate::options::run::Run;
 use eyrie_control::Placement;
@@ -99,6 +99,7 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     let rooms = room::wanted(run, ranks).is_some();
     let spare_nodes = spare_ranks::make(run, map, rooms, &mut spec)?;
     room::make(run, map, spare_nodes, &mut spec);
+    network::choose(run, &mut spec).map_err(|e| Failure::new(USAGE, e))?;
     spec.storage.ha = ha;
     spec.storage.manner = run.storage.vault_options.manner(domains);
     for text in risks::domain_is_a_risk(&spec).into_iter().chain(risks::cluster_is_a_risk(&spec)) {

@@ -40,6 +40,21 @@ pub enum Action {
         The cost of a choice is the time to move ranks, and what the pattern is slower afterwards\n\
         over the rest of the run. Ranks may also slide by a node each, in up to 3 dimensions.")]
     Place(Place),
+    /// Show how much each rank of a job has sent to each, as a file for --traffic
+    #[command(after_help = "Examples:\n  \
+        eyrie topo traffic last\n  \
+        eyrie topo traffic last > sent.txt\n  \
+        eyrie topo predict k.topo --traffic sent.txt --spares 70,71 --lost 7")]
+    Traffic(Traffic),
+}
+
+#[derive(Debug, Args)]
+pub struct Traffic {
+    /// The job: its id, its name, the beginning of its id, or `last`
+    pub job: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,13 @@
 //! `eyrie topo`: networks, what a substitution does to a program's messages, and which spare costs
-//! least. What it says comes from `eyrie-topo`; here files are read and results are told.
+//! least; and what a job sends. What is said of networks comes from `eyrie-topo`; here files are
+//! read and results are told.
 
 pub mod args;
 mod input;
 mod place;
 mod predict;
 mod show;
+mod traffic;
 
 use self::args::{Action, Topo};
 use eyrie_terminal::Failure;
@@ -15,5 +17,6 @@ pub fn topo(args: &Topo) -> Result<i32, Failure> {
         Action::Show(show) => show::show(show),
         Action::Predict(predict) => predict::predict(predict),
         Action::Place(place) => place::place(place),
+        Action::Traffic(traffic) => traffic::traffic(traffic),
     }
 }

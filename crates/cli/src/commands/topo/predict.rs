@@ -130,6 +130,24 @@ fn told(number: Option<f64>) -> String {
     number.map_or_else(|| String::from("-"), |number| format!("{number:.2}"))
 }
 
+/// Whose messages share the link that has most, which is why it takes so much longer.
+fn sharers(given: &Given, look: &Look) -> String {
+    let network = &given.network;
+    let Some((link, most)) = look.sharing.worst(1, 2).first().copied() else {
+        return String::new();
+    };
+    let all = Sharing::sharers(network, &given.pattern, &look.situation, link);
+    let node = |rank: u32| network.names.get(look.situation.node_of[rank as usize]);
+    let told =
+        |(from, to): &(u32, u32)| format!("rank {from} ({}) to {to} ({})", node(*from), node(*to));
+    let mut told: Vec<String> = all.iter().take(WORST).map(told).collect();
+    if all.len() > WORST {
+        told.push(format!("{} others", all.len() - WORST));
+    }
+    let (from, to) = ends(network, link);
+    format!("{from} > {to} has {most}, which take turns: {}\n", told.join(", "))
+}
+
 fn text(given: &Given, before: &Look, after: &[After]) -> String {
     let network = &given.network;
     let is_coloured = std::io::stdout().is_terminal();
@@ -162,6 +180,7 @@ fn text(given: &Given, before: &Look, after: &[After]) -> String {
                 let (from, to) = ends(network, link);
                 text += &format!("  {from} > {to}: {then} before, {now} after\n");
             }
+            text += &sharers(given, &one.look);
             text += &format!("\n{}", picture(&one.look));
         }
         (Some(lost), all) => {

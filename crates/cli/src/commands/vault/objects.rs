@@ -1,6 +1,6 @@
 //! Objects of a vault in an object store (`s3://BUCKET/PREFIX` or the like): what
 //! `eyrie vault export` brings there and `import` fetches. Names and bytes in
-//! `docs/formats/depot.md`.
+//! `docs/formats/second-level.md`.
 //!
 //! Kept true: nothing that is there is overwritten; the list is written last, and what has none is
 //! not imported; what is fetched is held against its hash; files that are held here on the way have

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What is known of the states of the job in an object store.
 #[derive(Default)]
-pub(crate) struct Depot {
+pub(crate) struct SecondLevel {
     /// The last of a state could not be brought, of which nodes had brought the rest: until it has
     /// a state again they bring it to the folder.
     pub(crate) refuses: bool,
@@ -88,7 +88,7 @@ impl Job {
             bytes
         });
         if let Err(why) = &result {
-            self.saving.periodic.depot.refuses = true;
+            self.saving.periodic.second_level.refuses = true;
             self.depot_failed(why);
         }
         self.flushed_to_depot(attempt, result);
@@ -113,8 +113,9 @@ impl Job {
             Ok(brought) => brought,
             Err(why) => return self.depot_failed(&why),
         };
-        (self.saving.periodic.depot.told, self.saving.periodic.depot.refuses) = (None, false);
-        self.saving.periodic.depot.unix_ms = Some(clock.unix_ms());
+        (self.saving.periodic.second_level.told, self.saving.periodic.second_level.refuses) =
+            (None, false);
+        self.saving.periodic.second_level.unix_ms = Some(clock.unix_ms());
         let mut event = self.clock.event(EventKind::Stored);
         event.bytes = Some(brought.bytes);
         event.text = format!("{} bytes of it were sent", brought.sent_bytes);
@@ -122,10 +123,10 @@ impl Job {
     }
 
     fn depot_failed(&mut self, why: &str) {
-        if self.saving.periodic.depot.told.as_deref() != Some(why) {
+        if self.saving.periodic.second_level.told.as_deref() != Some(why) {
             let to = self.spec.storage.save_to.clone().unwrap_or_default();
             self.journal.say(format!("{to} does not get a newer state of the job, for now: {why}"));
-            self.saving.periodic.depot.told = Some(why.to_string());
+            self.saving.periodic.second_level.told = Some(why.to_string());
         }
     }
 
@@ -133,8 +134,8 @@ impl Job {
         self.spec.storage.save_to.as_ref()?;
         Some(SavedTo {
             place: self.outside.store.place(),
-            unix_ms: self.saving.periodic.depot.unix_ms,
-            error: self.saving.periodic.depot.told.clone(),
+            unix_ms: self.saving.periodic.second_level.unix_ms,
+            error: self.saving.periodic.second_level.told.clone(),
             has_images: self.saving.archive.has_stored(),
         })
     }
