@@ -160,7 +160,7 @@ impl World {
         if self.fallback {
             return self.take_alone(at, snapshot.generation, &snapshot.parts, &snapshot.left);
         }
-        for (rank, _) in snapshot.parts.iter().copied().collect::<Vec<_>>() {
+        for &(rank, _) in &snapshot.parts {
             let start = self.nodes.get(&at).and_then(|n| n.procs.get(&rank));
             let start = start.map_or(0, |p| p.incarnation);
             self.tell_spoilt(at, rank, snapshot.generation, start);

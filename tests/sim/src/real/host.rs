@@ -141,7 +141,14 @@ impl Simulation {
         for node in 0..all {
             simulation.boot(node, u64::from(node) + 1);
         }
-        let world = &mut simulation.world;
+        simulation.plan();
+        simulation.turn(|_| ());
+        Ok(simulation)
+    }
+
+    /// What is to happen to the job, and when first.
+    fn plan(&mut self) {
+        let (setup, world) = (self.setup, &mut self.world);
         if setup.faults == Faults::None || setup.small {
             world.faults_left = 0;
         }
@@ -165,8 +172,6 @@ impl Simulation {
             let after = 300 + world.random.below(4_000);
             world.at(after, Event::Real(Happens::Hold));
         }
-        simulation.turn(|_| ());
-        Ok(simulation)
     }
 
     /// What the controller's clocks show.

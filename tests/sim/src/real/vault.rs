@@ -21,6 +21,9 @@ use std::rc::Rc;
 const IN_ROUND: u64 = 20;
 const IN_LATER_ROUND: u64 = 5;
 
+/// What a round has of an image, and the nodes that keep it.
+type OfRound = (u64, Rc<Image>, Vec<Member>);
+
 /// What nodes have prepared of each round, and who has.
 #[derive(Clone, Default)]
 pub struct Rounds {
@@ -28,7 +31,7 @@ pub struct Rounds {
     /// The round of each image that the vault has.
     of: BTreeMap<(u32, u32), u64>,
     /// What the round before has of it, as long as the later one may come to nothing.
-    before: BTreeMap<(u32, u32), (u64, Rc<Image>, Vec<Member>)>,
+    before: BTreeMap<(u32, u32), OfRound>,
 }
 
 impl World {
