@@ -176,10 +176,14 @@ impl World {
 
     /// A checkpoint begins to count: it must lie in the vault, if there is one, or on two nodes,
     /// dead ones that nobody has noticed included. `few`: there may have been too few nodes for
-    /// the vault.
-    pub fn check_copies(&mut self, rank: u32, generation: u32, few: bool) {
+    /// the vault. `had`: there were enough when the turn began. Who began to leave after the image
+    /// came to count in the same turn does not count: the vault has it all the same.
+    pub fn check_copies(&mut self, rank: u32, generation: u32, few: bool, had: bool) {
+        let vaulted = self.vault.contains_key(&(rank, generation));
+        if had && vaulted {
+            return;
+        }
         if self.controller.planner.vaults() {
-            let vaulted = self.vault.contains_key(&(rank, generation));
             if !vaulted && !few {
                 self.fail(format!("image {generation} of rank {rank} counts before it is safe"));
             }

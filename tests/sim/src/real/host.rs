@@ -54,6 +54,8 @@ pub struct Simulation {
     pub(super) keepers: Vec<Member>,
     /// Images went to the vault.
     pub(super) vaulted: bool,
+    /// The same, when the turn before that one had ended.
+    pub(super) had_vault: bool,
     /// The newest image of each rank that counts.
     pub(super) newest: BTreeMap<u32, u32>,
     /// Who holds the images that are kept, after the last turn.
@@ -116,6 +118,7 @@ impl Simulation {
             members: Vec::new(),
             keepers: Vec::new(),
             vaulted: false,
+            had_vault: false,
             newest: BTreeMap::new(),
             holders: BTreeMap::new(),
             held: BTreeMap::new(),

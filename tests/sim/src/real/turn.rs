@@ -227,7 +227,7 @@ impl Simulation {
         }
         self.world.going = going;
         (self.dismissed, self.members, self.keepers) = (dismissed, members, keepers);
-        self.vaulted = vaults;
+        self.had_vault = std::mem::replace(&mut self.vaulted, vaults);
     }
 
     /// Nodes are told what a rank may still need.
@@ -318,7 +318,7 @@ impl Simulation {
             }
             if generation > before {
                 self.world.report.checkpoints += 1;
-                self.world.check_copies(rank, generation, few);
+                self.world.check_copies(rank, generation, few, self.had_vault);
                 self.world.check_incarnation(rank, generation);
                 self.world.check_cut(rank, generation);
                 self.loss_of_vaulted(rank, generation);
