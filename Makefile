@@ -152,25 +152,20 @@ RUNS ?= 100
 SEEDS ?= 100000
 soak: test-setup build
 	python3 tests/run --all e2e image
-	for kind in '' --vault --units '--units --vault' --cluster-units --outside --routed --drain \
-	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \
-	    '--units --vault --drain' '--cluster-units --vault' '--cluster-units --vault --drain' \
-	    '--halts --cluster-units' '--halts --drain' coordinated 'coordinated --vault' \
-	    'coordinated --drain' 'coordinated --vault --drain' links heartbeat \
-	    election returns lease watchdog controller 'controller --drain' 'controller --halts' \
-    'controller --outside' 'controller --unfit' 'controller --topology' 'controller --fallback' \
-    'controller coordinated' 'controller coordinated --drain' 'controller coordinated --vault' \
-    'controller coordinated --halts' 'controller --units' 'controller --units --drain' \
-    'controller --units --vault' 'controller --cluster-units' 'controller --cluster-units --drain' \
-    'controller --cluster-units --halts' 'controller --routed' 'controller --routed --drain' \
-    'controller --vault' 'controller --vault --drain'; do \
+	for kind in '' --drain --halts '--halts --drain' --outside --unfit --topology --fallback --vault \
+	    '--vault --drain' \
+	    --units '--units --drain' '--units --vault' '--units --vault --drain' --cluster-units \
+	    '--cluster-units --drain' '--cluster-units --vault' '--cluster-units --vault --drain' \
+	    '--cluster-units --halts' --routed '--routed --drain' coordinated 'coordinated --drain' \
+	    'coordinated --vault' 'coordinated --vault --drain' 'coordinated --halts' links heartbeat \
+	    election returns lease watchdog consensus; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	for kind in '' --drain '--vault --drain' '--routed --drain' --units '--units --drain' \
 	    '--cluster-units --drain' '--units --vault --drain' '--cluster-units --vault --drain' \
 	    --halts coordinated 'coordinated --vault' 'coordinated --drain' \
 	    'coordinated --vault --drain'; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- \
-	    --every-step $$kind 0 $$(($(SEEDS) / 500)) || exit 1; done
+	    --every-step $$kind 0 $$(($(SEEDS) / 2000)) || exit 1; done
 	benches/kill-storm --runs $(RUNS)
 	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1
 	benches/kill-storm --runs $$((2 * $(RUNS))) --modes all

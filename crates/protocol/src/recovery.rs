@@ -381,6 +381,11 @@ impl Planner {
         holders.into_iter().flatten().copied()
     }
 
+    /// Whether all ranks go back, and processes are being killed.
+    pub fn goes_back(&self) -> bool {
+        self.rolling_back
+    }
+
     pub fn incarnation(&self, rank: u32) -> u32 {
         self.ranks[rank as usize].incarnation
     }

@@ -13,10 +13,8 @@ use std::rc::Rc;
 impl World {
     /// To the controller, at once.
     pub fn tell(&mut self, at: Member, what: FromNode) {
-        if self.real {
-            self.mistake_parts(at, &what);
-        }
-        let what = if self.real { self.as_told(at, what) } else { Some(what) };
+        self.mistake_parts(at, &what);
+        let what = self.as_told(at, what);
         let (Some(node), Some(what)) = (self.nodes.get_mut(&at), what) else { return };
         let fleeting = matches!(&what, FromNode::Real(told) if told.said.is_fleeting());
         let frame = match fleeting {
@@ -35,63 +33,14 @@ impl World {
         self.send(conn, Endpoint::Node(at), Packet::Peer(what));
     }
 
-    pub fn node_hears(&mut self, at: Member, frame: Numbered<ToNode>) {
+    pub fn node_hears(&mut self, at: Member, frame: Numbered<eyrie_control::ToNode>) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         match node.session.hear(frame.number, frame.heard) {
             Ok(true) => {}
             Ok(false) => return,
             Err(foreign) => return self.fail(format!("{at} hears: {foreign}")),
         }
-        let said = frame.message;
-        match said {
-            ToNode::Members(members) => self.new_members(at, members),
-            ToNode::Home { rank, at: home } => self.new_home(at, rank, home),
-            ToNode::Query { round, ranks } => {
-                let mut answer = self.nodes[&at].replicas.answer(&ranks);
-                self.own_answer(at, &ranks, &mut answer);
-                for answer in answer.parts() {
-                    self.tell(at, FromNode::Answered { round, answer });
-                }
-            }
-            ToNode::Restore(order) => self.order(at, order),
-            ToNode::Start { rank, incarnation } => self.start_told(at, rank, incarnation),
-            ToNode::Copy { rank, generation, to } => self.copy(at, rank, generation, to),
-            ToNode::Checkpoint { rank, generation, partner, hold, router } => {
-                self.check_quiet(at, rank, router);
-                self.capture(at, rank, generation, partner, hold);
-                self.goes_on(at, rank, generation);
-            }
-            ToNode::Pause { rank, generation } => self.pause(at, rank, generation),
-            ToNode::Resume { rank, generation } => {
-                if let Some(node) = self.node(at) {
-                    node.standing.resume(rank, generation);
-                }
-            }
-            ToNode::Trim { rank, need, det_pos } => self.trim(at, rank, &need, det_pos),
-            ToNode::Remove { rank, generation } => {
-                if let Some(node) = self.node(at) {
-                    node.disk.remove(&(rank, generation));
-                }
-            }
-            ToNode::Vault { round, images } => self.encode(at, round, &images),
-            ToNode::Reset(member) => self.reset(at, member),
-            ToNode::Snapshot { generation, parts, hold } => {
-                self.begin_snapshot(at, generation, parts, hold);
-            }
-            ToNode::Kill { rank, incarnation } => self.kill(at, rank, incarnation),
-            ToNode::Gather { ranks, life } => self.gather(at, &ranks, life),
-            ToNode::GoOnSnapshot { unit, generation, keep } => {
-                self.go_on_snapshot(at, unit, generation, keep);
-            }
-            ToNode::Leaving { round, members } => self.hear_leaving(at, round, &members),
-            ToNode::GoOn { rank } => self.rank_goes_on(at, rank),
-            ToNode::Vacate => self.vacate(at),
-            ToNode::Yield { rank } => self.yield_rank(at, rank),
-            ToNode::Depart => self.perish(at),
-            ToNode::Suspend { turn } => self.suspend(at, turn),
-            ToNode::EndSuspend => self.end_suspend(at),
-            ToNode::Real(order) => self.obey(at, *order),
-        }
+        self.obey(at, frame.message);
         self.wake_pump(at);
     }
 
@@ -119,8 +68,6 @@ impl World {
                 lost.push(dead);
             }
         }
-        // Else the end of its connection tells.
-        let lost = lost.into_iter().filter(|_| self.drains || self.real).collect::<Vec<_>>();
         lost.into_iter().for_each(|peer| self.lost_copies(at, peer));
     }
 
@@ -185,21 +132,6 @@ impl World {
         }
     }
 
-    fn order(&mut self, at: Member, order: RestoreOrder) {
-        let rank = order.rank;
-        let Some(node) = self.nodes.get_mut(&at) else { return };
-        if node.procs.get(&rank).is_some_and(|p| p.incarnation >= order.incarnation) {
-            return;
-        }
-        node.procs.remove(&rank);
-        if order.stumble == Some(Stumble::NoImage) {
-            node.orders.remove(&rank);
-            return self.stumble(at, &order);
-        }
-        node.orders.insert(rank, (order, None));
-        self.try_order(at, rank);
-    }
-
     /// Goes on with a restore as far as it can.
     pub fn try_order(&mut self, at: Member, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
@@ -207,7 +139,7 @@ impl World {
         let (order, ticket) = (order.clone(), *ticket);
         if let Some(ticket) = ticket {
             // The real agent waits for what it was brought only.
-            let open = self.mutated(Mutation::NoWriteBack) || (self.real && order.words.is_none());
+            let open = self.mutated(Mutation::NoWriteBack) || order.words.is_none();
             let Some(node) = self.nodes.get_mut(&at) else { return };
             if open || node.gate.may_leave(ticket, None) {
                 node.orders.remove(&rank);
@@ -250,10 +182,8 @@ impl World {
             return self.load(at, &order);
         }
         let incarnation = order.incarnation;
-        if self.real {
-            // The order to start it says all that is to be known.
-            self.node(at).into_iter().for_each(|node| drop(node.orders.remove(&rank)));
-        }
+        // The order to start it says all that is to be known.
+        self.node(at).into_iter().for_each(|node| drop(node.orders.remove(&rank)));
         self.tell(at, FromNode::Found { rank, image: generation, incarnation });
     }
 
@@ -307,13 +237,10 @@ impl World {
     }
 
     fn start_rank(&mut self, at: Member, order: &RestoreOrder) {
-        if order.stumble == Some(Stumble::NoStart) {
-            return self.stumble(at, order);
-        }
         let ranks = self.ranks();
         let (rank, incarnation) = (order.rank, order.incarnation);
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        if self.real && order.generation > 0 && !node.disk.contains_key(&(rank, order.generation)) {
+        if order.generation > 0 && !node.disk.contains_key(&(rank, order.generation)) {
             let generation = order.generation;
             return self.tell(at, FromNode::ImageBad { rank, incarnation, generation, at });
         }
@@ -363,8 +290,8 @@ impl World {
         node.procs.insert(rank, proc);
         self.suspend_new(at, rank);
         self.trace(|| format!("{at} starts rank {rank} incarnation {incarnation}"));
-        // The real controller numbers the starts of all ranks together.
-        let first = if self.real { self.ranks() } else { 1 };
+        // The controller numbers the starts of all ranks together.
+        let first = self.ranks();
         self.report.recoveries += u64::from(incarnation > first);
         self.want(at, rank, None);
         // What its image has received may be what others here wait for.
@@ -425,7 +352,7 @@ impl World {
         let image = Rc::new(image);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         partner.map(|p| node.taking.insert((rank, generation), p));
-        let after = 50 + self.random.below(1500);
+        let after = 50 + self.random.below(self.longest_write);
         self.at(after, Event::Written { at, rank, generation, image });
     }
 
@@ -455,7 +382,7 @@ impl World {
             }
             let image = Some(image);
             self.tell_peer(at, partner, PeerMsg::File { rank, generation, image, taken: true });
-        } else if own || !self.real {
+        } else if own {
             self.leave(at, FromNode::Stored { rank, generation, image, partner: None });
         }
         self.try_order(at, rank);
@@ -490,20 +417,6 @@ impl World {
         }
     }
 
-    fn copy(&mut self, at: Member, rank: u32, generation: u32, to: Member) {
-        let Some(node) = self.nodes.get_mut(&at) else { return };
-        let stored = node.disk.get(&(rank, generation));
-        if stored.is_some_and(|s| s.bad) {
-            return self.tell(at, FromNode::ImageBad { rank, incarnation: 0, generation, at });
-        }
-        let image = stored.map(|s| Rc::clone(&s.image));
-        if image.is_none() || !node.peers.contains_key(&to) {
-            return self.tell(at, FromNode::NotCopied { rank, generation, to });
-        }
-        node.copies.push((to, rank, generation));
-        self.tell_peer(at, to, PeerMsg::File { rank, generation, image, taken: false });
-    }
-
     pub fn trim(&mut self, at: Member, rank: u32, need: &[u64], det_pos: u64) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         node.floors.insert(rank, need.to_vec());
@@ -527,7 +440,9 @@ impl World {
 
     pub fn reset(&mut self, at: Member, member: Member) {
         let Some(old) = self.nodes.remove(&at) else { return };
-        for peer in old.peers.values() {
+        // A mutation: what is on its way from before all go back is taken afterwards.
+        let lax = self.together && self.mutated(Mutation::NoFence);
+        for peer in old.peers.values().filter(|_| !lax) {
             self.cut(peer.conn);
         }
         let conn = old.conn;
@@ -550,12 +465,15 @@ impl World {
             self.renew_guard(at, member);
         }
         // Of all that go back together nobody is who it was; else only this one is not.
-        let back = self.controller.rolling_back.is_some();
+        let back = self.controller.goes_back;
         node.suspend = old.suspend.filter(|_| back || self.together);
         let mut dead = if back { old.members } else { vec![] };
         dead.push(at);
         node.replicas.restart(&dead);
         self.nodes.insert(member, node);
+        if lax {
+            self.keep_links(at, member, &old.peers);
+        }
         self.tell(member, FromNode::Down);
     }
 
@@ -602,7 +520,7 @@ impl World {
         let heedless = self.mutated(Mutation::SendsWhilePaused);
         let given = self.mutated(Mutation::GivenToMirror);
         let closed = !self.may_leave(at, ticket, Some(peer));
-        if self.real && !self.nodes[&at].gate.may_leave(ticket, Some(peer)) {
+        if !self.nodes[&at].gate.may_leave(ticket, Some(peer)) {
             self.lose_unheld(at);
         }
         if closed && !self.mutated(Mutation::UnitUngated) {

@@ -3,14 +3,11 @@
 
 use crate::program::{self, Outcome};
 use crate::segment;
-use crate::types::{Depends, Mutation, Time};
+use crate::types::Depends;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::replicas::{Answer, Words};
+use eyrie_protocol::replicas::Words;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A floor that was told so long ago has reached every node.
-const TOLD: Time = 3_000;
 
 /// What really happened.
 #[derive(Clone)]
@@ -18,7 +15,6 @@ pub struct Truth {
     /// All that each rank recorded, from its beginning on, as far as it was not lost.
     history: Vec<Vec<u64>>,
     incarnation: Vec<u32>,
-    pub printed: Vec<Vec<u64>>,
     /// What the controller has printed or counts on depends on so many outcomes of each rank.
     outside: Vec<u64>,
     images: BTreeMap<(u32, u32), Depends>,
@@ -36,7 +32,6 @@ impl Truth {
             history: vec![Vec::new(); ranks as usize],
             // What runs before a rank was ordered does not count.
             incarnation: vec![u32::MAX; ranks as usize],
-            printed: vec![Vec::new(); ranks as usize],
             outside: vec![0; ranks as usize],
             images: BTreeMap::new(),
             deaths: bears,
@@ -62,6 +57,12 @@ impl Truth {
             (Err(_), Some(last)) if segment::read_word(*last).is_err() => *last += 1,
             (Err(_), _) => words.push(segment::RUN | 1),
         }
+    }
+
+    /// Whether a process of a rank has a successor.
+    pub fn is_succeeded(&self, rank: u32, incarnation: u32) -> bool {
+        let last = self.incarnation[rank as usize];
+        last != u32::MAX && incarnation < last
     }
 
     /// Of ranks that go back together: this one does to an image of it, or to the beginning (0), so
@@ -173,14 +174,22 @@ impl World {
         }
     }
 
-    /// A checkpoint begins to count: it must lie on two nodes, dead ones that nobody has noticed
-    /// included.
-    pub fn check_copies(&mut self, rank: u32, generation: u32) {
+    /// A checkpoint begins to count: it must lie in the vault, if there is one, or on two nodes,
+    /// dead ones that nobody has noticed included. `few`: there may have been too few nodes for
+    /// the vault. `had`: there were enough when the turn began. Who began to leave after the image
+    /// came to count in the same turn does not count: the vault has it all the same.
+    pub fn check_copies(&mut self, rank: u32, generation: u32, few: bool, had: bool) {
+        let vaulted = self.vault.contains_key(&(rank, generation));
+        if had && vaulted {
+            return;
+        }
         if self.controller.planner.vaults() {
-            if !self.vault.contains_key(&(rank, generation)) {
+            if !vaulted && !few {
                 self.fail(format!("image {generation} of rank {rank} counts before it is safe"));
             }
-            return;
+            if vaulted || !few {
+                return;
+            }
         }
         let members = self.controller.planner.members();
         let has = |m: &&Member| {
@@ -197,14 +206,6 @@ impl World {
         }
     }
 
-    /// A copy of an image is given up: it must not be good, or not have been.
-    pub fn check_bad(&mut self, rank: u32, generation: u32, at: Member) {
-        let copy = self.nodes.get(&at).and_then(|n| n.disk.get(&(rank, generation)));
-        if copy.is_some_and(|stored| !stored.bad && !stored.replaced) {
-            self.fail(format!("the good image {generation} of rank {rank} on {at} is given up"));
-        }
-    }
-
     /// A rank is about to start: it must not run anywhere else.
     pub fn check_alone(&mut self, at: Member, rank: u32) {
         let members = self.controller.planner.members();
@@ -215,10 +216,9 @@ impl World {
         let counts = |p: &crate::node::Proc| !self.together || !p.done;
         let runs = |n: &crate::node::Node| n.procs.get(&rank).is_some_and(counts);
         let twin = |m: &&Member| **m != at && self.nodes.get(m).is_some_and(runs);
-        // The real controller waits until nothing of a lost node runs any more.
+        // The controller waits until nothing of a lost node runs any more.
         let all: Vec<Member> = self.nodes.keys().copied().collect();
-        let among = if self.real { &all[..] } else { members };
-        if let Some(other) = among.iter().find(twin).copied() {
+        if let Some(other) = all.iter().find(twin).copied() {
             self.fail(format!("rank {rank} is started on {at} and runs on {other}"));
         }
     }
@@ -228,12 +228,12 @@ impl World {
         let members = self.controller.planner.members().to_vec();
         let mut whole = self.controller.planner.takers().len() > 1
             && self.controller.planner.settled()
-            && self.controller.rolling_back.is_none()
+            && !self.controller.is_busy
             && self.nodes.keys().copied().eq(members.iter().copied());
         let replicas = self.replicas.min(members.len().saturating_sub(1));
         for (member, node) in &mut self.nodes {
-            // Who has lost the real controller's connection is lost, as soon as that is noticed.
-            let cut = |c: &crate::net::Conn| c.blocked || (self.real && c.broken);
+            // Who has lost the controller's connection is lost, as soon as that is noticed.
+            let cut = |c: &crate::net::Conn| c.blocked || c.broken;
             let conn = self.controller.conns.get(member);
             let blocked = conn.is_none_or(|c| cut(&self.conns[*c]));
             let ticket = node.gate.sample(&node.segment);
@@ -253,38 +253,6 @@ impl World {
             }
         }
         whole
-    }
-
-    /// The job is over: every rank's result and all lines are those of an undisturbed run in which
-    /// wildcards and polls came to the same, and logs hold no more than they must.
-    pub fn check_end(&self) -> Result<(), String> {
-        if self.report.lost {
-            return Ok(());
-        }
-        let outcomes: Vec<Vec<Outcome>> =
-            (0..self.programs.len()).map(|r| self.truth.outcomes(r)).collect();
-        let undisturbed = program::reference(&self.programs, &outcomes)?;
-        for (rank, one) in (0u32..).zip(&undisturbed) {
-            if self.controller.done.get(&rank) != Some(&one.state.hash) {
-                return Err(format!("rank {rank} ends with another result"));
-            }
-            if self.truth.printed[rank as usize] != one.printed {
-                return Err(format!("rank {rank} has printed something else"));
-            }
-        }
-        self.check_trimmed()
-    }
-
-    fn check_trimmed(&self) -> Result<(), String> {
-        self.check_inner()?;
-        let told = self.controller.floors.iter().filter(|f| f.0 + TOLD < self.now);
-        for (_, rank, floor) in told {
-            for member in self.controller.planner.members() {
-                let what = self.untrimmed(*member, *rank, &floor.need, floor.det_pos);
-                what.map_or(Ok(()), Err)?;
-            }
-        }
-        Ok(())
     }
 
     /// What a node holds that nobody needs any more: messages to a rank before `need`, determinants
@@ -309,7 +277,7 @@ impl World {
     }
 
     /// What ranks of a unit have received of each other is not kept.
-    fn check_inner(&self) -> Result<(), String> {
+    pub fn check_inner(&self) -> Result<(), String> {
         for (member, node) in &self.nodes {
             for (channel, stream) in node.segment.streams.iter().filter(|s| self.is_inner(*s.0)) {
                 let Some(proc) = node.procs.get(&channel.1) else { continue };
@@ -325,23 +293,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    pub fn mutate_answer(&mut self, mut answer: Answer) -> Answer {
-        if self.mutated(Mutation::ShortestAnswer) {
-            for words in answer.held.values_mut() {
-                words.words.truncate(words.words.len() / 2);
-            }
-        }
-        if self.mutated(Mutation::PartForWhole) {
-            answer.partly = false;
-        }
-        if self.mutated(Mutation::NoGuarantor) {
-            let epochs = 1..self.next_epoch;
-            answer.in_step =
-                epochs.flat_map(|epoch| (0..8).map(move |node| Member { node, epoch })).collect();
-        }
-        answer
     }
 
     pub fn where_it_stands(&self) -> String {

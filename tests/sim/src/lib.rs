@@ -1,9 +1,9 @@
 //! A deterministic simulation of a job on many nodes, around the real state machines.
 //!
-//! Real: the gate, the replica store, the recovery planner, retention, the scheduler (all of
-//! `eyrie-protocol`), sessions and journal of the controller. Modelled: programs, processes,
-//! segments, disks, links, network and clock; `links` simulates the real links. One seed is one
-//! run: programs, delays and faults follow from it. A run is right if no check in `checks` fails.
+//! Real: the controller with its journal, and all of `eyrie-protocol`: gate, replica store,
+//! recovery planner, retention, scheduler. Modelled: agents, programs, processes, segments, disks,
+//! links, network and clock; `links` simulates the real links. One seed is one run: programs,
+//! delays and faults follow from it. A run is right if no check in `checks` and `real` fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // it fails the test
 
@@ -12,7 +12,6 @@ mod agent;
 mod checks;
 pub mod consensus;
 mod controller;
-pub mod coordinated;
 pub mod election;
 mod faults;
 pub mod heartbeat;
@@ -31,9 +30,7 @@ mod routers;
 mod segment;
 mod sites;
 mod stage;
-pub mod steps;
 mod suspending;
-mod term;
 mod timing;
 mod types;
 mod unfit;
@@ -43,9 +40,4 @@ pub mod watchdog;
 mod world;
 
 pub use types::Mutation;
-pub use world::{Config, Report};
-
-/// Runs the simulation of a seed.
-pub fn run(config: Config) -> Result<Report, String> {
-    world::World::new(config).run()
-}
+pub use world::Report;

@@ -1,28 +1,22 @@
 //! `eyrie-sim [KIND] [--mutation NAME] [--trace] FIRST [COUNT]`: runs seeds; says which fail and
-//! why. `KIND` is one of `KINDS`. Without it jobs are simulated in mode `logged`, with `--vault`,
-//! `--units`, `--cluster-units`, `--outside`, `--drain`, `--routed` other jobs (see `Config`).
-//! `--every-step` goes through a small job (`--small`) once for every fault at every step of it,
-//! `--fault STEP:WHAT` once with that one.
+//! why. `KIND` is one of `KINDS`, or words that say what job the controller has (`real::Setup`):
+//! without any it is one in mode `logged`. `--every-step` goes through a small job (`--small`) once
+//! for every fault at every step of it, `--fault STEP:WHAT` once with that one.
 
-use eyrie_sim::{
-    Config, Mutation, Report, consensus, coordinated, election, heartbeat, lease, links, real,
-    returns, run, steps, watchdog,
-};
+use eyrie_sim::{consensus, election, heartbeat, lease, links, real, returns, watchdog};
+use real::steps;
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [coordinated [--vault] [--drain] | links | heartbeat |\n  \
-                     election | lease | watchdog | returns | consensus |\n  \
-                     controller [coordinated | --units | --cluster-units | --routed |\n  \
-                     --outside]\n  \
+const USAGE: &str = "usage: eyrie-sim [links | heartbeat | election | lease | watchdog |\n  \
+                     returns | consensus |\n  \
+                     [coordinated | --units | --cluster-units | --routed | --outside]\n  \
                      [--vault] [--drain] [--halts] [--unfit] [--topology] [--fallback]\n  \
-                     [--only-no-faults |\n  \
-                     --only-ranks | --only-nodes] |\n  \
-                     [--units | --cluster-units | --outside | --routed] [--vault] [--drain]\n  \
-                     [--halts]] [--small] [--every-step | --fault STEP:WHAT]\n  \
+                     [--only-no-faults | --only-ranks | --only-nodes]\n  \
+                     [--small] [--every-step | --fault STEP:WHAT]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
-/// Simulations of their own, and the options by which they were called before.
+/// Simulations of their own, and words of jobs, with the options by which they were called before.
 const KINDS: [(&str, &str); 9] = [
     ("controller", "controller"),
     ("coordinated", "--together"),
@@ -132,59 +126,34 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
     Ok(ask)
 }
 
-/// Mistakes of the simulator's own jobs.
-fn mutations() -> Vec<Mutation> {
-    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
-    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
-    all.chain(Mutation::SUSPENDS).collect()
-}
-
-fn simulate_coordinated(ask: &Ask, mistake: Option<coordinated::Mistake>) -> ExitCode {
-    let vaulted = ask.is("--vault");
-    let kind = if vaulted { coordinated::Kind::Vault } else { coordinated::Kind::Copies };
-    let (drains, small, trace) = (ask.is("--drain"), ask.is("--small"), ask.trace);
-    let job = |seed| coordinated::Job { seed, kind, drains, small, mistake, trace };
+/// Jobs of the controller.
+fn simulate_jobs(ask: &Ask) -> Result<ExitCode, String> {
+    let all = real::MUTATIONS.into_iter().map(|(mutation, _)| mutation);
+    let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
+    let faults = match ask.kinds.iter().find_map(|k| k.strip_prefix("--only-")) {
+        Some("no-faults") => real::Faults::None,
+        Some("ranks") => real::Faults::Ranks,
+        Some("nodes") => real::Faults::Nodes,
+        _ => real::Faults::All,
+    };
+    let of = |seed| real::Setup::of(seed, |word| ask.is(word));
+    let setup = |seed| real::Setup { faults, mutation, trace: ask.trace, ..of(seed) };
     if ask.every_step {
-        let with = |at: Option<steps::At>| match at {
-            Some(at) => format!(" --fault {at}"),
-            None => String::from(" --small"),
-        };
-        let one =
-            |seed| coordinated::run_every_step(job(seed)).map_err(|(at, why)| (with(at), why));
-        return ask.seeds_with(one, coordinated::Steps::add);
+        let with = |at: steps::At| format!(" --fault {at}");
+        let with = |at: Option<steps::At>| at.map_or_else(|| String::from(" --small"), with);
+        let one = |seed| steps::run(setup(seed), None).map_err(|(at, why)| (with(at), why));
+        return Ok(ask.seeds_with(one, steps::Report::add));
     }
     if let Some(at) = ask.fault {
         let with = |why| (format!(" --fault {at}"), why);
-        return ask.seeds_with(
-            |seed| coordinated::run_one(job(seed), at).map_err(with),
-            coordinated::Report::add,
-        );
+        let one = |seed| steps::run_one(setup(seed), at).map_err(with);
+        return Ok(ask.seeds_with(one, real::Report::add));
     }
-    ask.seeds(|seed| coordinated::run(job(seed)), coordinated::Report::add)
+    Ok(ask.seeds(|seed| real::run(setup(seed)), real::Report::add))
 }
 
 fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     let trace = ask.trace;
-    if ask.is("coordinated") && !ask.is("controller") {
-        let all = coordinated::Mistake::ALL.into_iter().chain(coordinated::Mistake::VAULT);
-        let all = all.chain(coordinated::Mistake::DRAIN).chain(coordinated::Mistake::TERMS);
-        let all = all.chain(coordinated::Mistake::DRAIN_VAULT);
-        let mistake = ask.mistake(&all.collect::<Vec<_>>())?;
-        return Ok(simulate_coordinated(ask, mistake));
-    }
-    if ask.is("controller") {
-        let all = real::MUTATIONS.into_iter().chain(real::RARE).map(|(mutation, _)| mutation);
-        let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
-        let faults = match ask.kinds.iter().find_map(|k| k.strip_prefix("--only-")) {
-            Some("no-faults") => real::Faults::None,
-            Some("ranks") => real::Faults::Ranks,
-            Some("nodes") => real::Faults::Nodes,
-            _ => real::Faults::All,
-        };
-        let of = |seed| real::Setup::of(seed, |word| ask.is(word));
-        let setup = |seed| real::Setup { faults, mutation, trace, ..of(seed) };
-        return Ok(ask.seeds(|seed| real::run(setup(seed)), real::Report::add));
-    }
     if ask.is("links") {
         let mistake = ask.mistake(&links::Mistake::ALL)?;
         return Ok(ask.seeds(|s| links::run(s, mistake, trace), links::Report::add));
@@ -213,24 +182,7 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
         let mistake = ask.mistake(&consensus::MISTAKES)?;
         return Ok(ask.seeds(|s| consensus::run(s, mistake, trace), consensus::Report::add));
     }
-    let mutation = ask.mistake(&mutations())?;
-    let job = |seed| Config { trace, ..Config::of(seed, |kind| ask.is(kind), mutation) };
-    if ask.every_step {
-        let with = |at: steps::At| format!(" --fault {at}");
-        let with = |at: Option<steps::At>| at.map_or_else(|| String::from(" --small"), with);
-        let one = |seed| steps::run(job(seed)).map_err(|(at, why)| (with(at), why));
-        return Ok(ask.seeds_with(one, steps::Report::add));
-    }
-    if let Some(at) = ask.fault {
-        return Ok(ask.seeds_with(
-            |seed| {
-                let with = |why| (format!(" --fault {at}"), why);
-                steps::run_one(job(seed), at).map_err(with)
-            },
-            Report::add,
-        ));
-    }
-    Ok(ask.seeds(|seed| run(job(seed)), Report::add))
+    simulate_jobs(ask)
 }
 
 fn main() -> ExitCode {

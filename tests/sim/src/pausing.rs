@@ -7,7 +7,6 @@ use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::router_pause::PauseOrder;
 
 /// Once in so many steps somebody who takes part dies.
 const STRIKES: u64 = 25;
@@ -19,83 +18,6 @@ impl World {
         let lives = |node: u32| members.iter().any(|m| m.node == node);
         let node = self.routing.router(rank, lives)?;
         members.iter().copied().find(|m| m.node == node)
-    }
-
-    /// A checkpoint of a rank is due.
-    pub fn begin_pause(&mut self, rank: u32, generation: u32, hold: bool) {
-        let router = self.router_of(rank);
-        let order = self.controller.pauses.begin(rank, generation, hold, router);
-        self.carry_pause(order, router);
-    }
-
-    fn carry_pause(&mut self, order: PauseOrder, router: Option<Member>) {
-        self.trace(|| format!("controller: {order:?}"));
-        match order {
-            PauseOrder::Pause { to, rank, generation } => {
-                self.say_to(to, ToNode::Pause { rank, generation });
-                self.strike_nearby(rank);
-            }
-            PauseOrder::Resume { to, rank, generation } => {
-                self.say_to(to, ToNode::Resume { rank, generation });
-            }
-            PauseOrder::Checkpoint { rank, generation, hold } => {
-                let Some(at) = self.controller.planner.home(rank) else {
-                    return self.no_checkpoint(rank);
-                };
-                // Some are copied while they are taken, some afterwards.
-                let partner = self.controller.planner.partner(rank);
-                let partner = partner.filter(|_| hold || self.random.one_in(3));
-                let order = ToNode::Checkpoint { rank, generation, partner, hold, router };
-                self.say_to(at, order);
-                if router.is_some() {
-                    self.strike_nearby(rank);
-                }
-            }
-        }
-    }
-
-    /// A router says that it stands.
-    pub fn paused(&mut self, from: Member, rank: u32, generation: u32) {
-        if let Some(order) = self.controller.pauses.stands(from, rank, generation) {
-            self.carry_pause(order, Some(from));
-        }
-    }
-
-    /// A checkpoint was taken.
-    pub fn pause_over(&mut self, rank: u32, generation: u32) {
-        if let Some(order) = self.controller.pauses.over(rank, generation) {
-            self.carry_pause(order, None);
-        }
-    }
-
-    /// There will be none, as the rank has died perhaps.
-    pub fn pause_lost(&mut self, rank: u32) {
-        if self.mutated(Mutation::NeverResumed) {
-            return;
-        }
-        if let Some(order) = self.controller.pauses.lost(rank) {
-            self.carry_pause(order, None);
-        }
-    }
-
-    /// The members have changed.
-    pub fn exchange_pauses(&mut self) {
-        if self.mutated(Mutation::DeadRouterAwaited) {
-            return;
-        }
-        let ranks = self.ranks();
-        let routers: Vec<_> = (0..ranks).map(|rank| self.router_of(rank)).collect();
-        let orders = self.controller.pauses.exchange(|rank| routers[rank as usize]);
-        orders.into_iter().for_each(|order| self.carry_pause(order, None));
-    }
-
-    /// No checkpoint waits for a router that is none any more.
-    pub fn check_awaited(&mut self) {
-        let members = self.controller.planner.members();
-        let gone = self.controller.pauses.awaited().find(|m| !members.contains(m));
-        if let Some(router) = gone.filter(|_| self.controller.rolling_back.is_none()) {
-            self.fail(format!("a checkpoint waits for router {router}, which is gone"));
-        }
     }
 
     /// At a router: nothing goes to the rank from now on.
@@ -213,49 +135,5 @@ impl World {
             let after = self.random.below(30);
             self.at(after, Event::Strike { rank });
         }
-    }
-
-    /// The rank, its node, its router or the controller dies.
-    pub fn strike(&mut self, rank: u32) {
-        if self.faults_left == 0 || self.over {
-            return;
-        }
-        self.count_anew();
-        self.faults_left -= 1;
-        self.report.faults += 1;
-        match self.random.below(4) {
-            0 => {
-                self.kill_this_rank(rank);
-            }
-            1 => {
-                self.kill_this_node(self.router_of(rank));
-            }
-            2 => {
-                self.kill_this_node(self.controller.planner.home(rank));
-            }
-            _ => self.kill_controller(),
-        }
-    }
-
-    /// Whether it lived.
-    pub fn kill_this_rank(&mut self, rank: u32) -> bool {
-        let at = |n: &&crate::node::Node| n.procs.get(&rank).is_some_and(|p| !p.done);
-        let Some(node) = self.nodes.values_mut().find(|n| at(&&**n)) else { return false };
-        let (at, proc) = (node.member, node.procs.remove(&rank));
-        let Some(incarnation) = proc.map(|p| p.incarnation) else { return false };
-        self.trace(|| format!("FAULT rank {rank} on {at} dies"));
-        self.truth.hurt.insert(self.slot(rank));
-        self.tell(at, FromNode::RankDied { rank, incarnation });
-        true
-    }
-
-    /// Whether it lived, and others do.
-    pub fn kill_this_node(&mut self, member: Option<Member>) -> bool {
-        let there = member.filter(|m| self.nodes.contains_key(m) && self.nodes.len() > 1);
-        let Some(member) = there else { return false };
-        self.trace(|| format!("FAULT {member} dies"));
-        self.count_death();
-        self.perish(member);
-        true
     }
 }

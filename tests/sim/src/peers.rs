@@ -4,6 +4,7 @@ use crate::node::Peer;
 use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 impl World {
@@ -34,6 +35,22 @@ impl World {
             orders.into_iter().for_each(|rank| self.try_order(own, rank));
             self.lost_copies(own, peer);
             self.wake_pump(own);
+        }
+    }
+
+    /// A mutation: a node that begins anew goes on with the connections that it had.
+    pub fn keep_links(&mut self, before: Member, now: Member, links: &BTreeMap<Member, Peer>) {
+        for (peer, link) in links {
+            let ends = &mut self.conns[link.conn].ends;
+            ends.iter_mut().filter(|e| **e == Endpoint::Node(before)).for_each(|e| {
+                *e = Endpoint::Node(now);
+            });
+            let kept = Peer { conn: link.conn, next: BTreeMap::new(), told: BTreeMap::new() };
+            self.node(now).into_iter().for_each(|n| drop(n.peers.insert(*peer, kept.clone())));
+            let Some(other) = self.nodes.get_mut(peer) else { continue };
+            if let Some(link) = other.peers.remove(&before) {
+                other.peers.insert(now, link);
+            }
         }
     }
 

@@ -8,8 +8,7 @@ use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::routing::{NOWHERE, Routing};
-use eyrie_protocol::units::LogAt;
+use eyrie_protocol::routing::NOWHERE;
 
 impl Node {
     /// The node that messages to a rank go to from here.
@@ -75,18 +74,6 @@ impl Node {
 }
 
 impl World {
-    /// Makes some nodes, from `first` on, routers.
-    pub fn open_routers(&mut self, first: u32) -> u32 {
-        let share = 1 + self.random.below(u64::from(self.ranks())) as u32;
-        let count = Routing::count(self.ranks(), share).min(3);
-        let nodes: Vec<u32> = (first..first + count).collect();
-        self.trace(|| format!("routers {nodes:?}, of {share} ranks each"));
-        let planner = self.controller.planner.clone();
-        self.controller.planner = planner.logged_at(LogAt::routers(nodes.iter().copied()));
-        self.routing = Routing::new(nodes, share);
-        count
-    }
-
     /// A rank has another home: its node may have said what it wants before that was known here,
     /// and before another home was, so that it was forgotten. As the product does, ranks here ask.
     pub fn ask_home(&mut self, at: Member, rank: u32, home: Member) {

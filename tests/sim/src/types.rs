@@ -3,7 +3,7 @@
 use crate::program::{Channel, State};
 use eyrie_protocol::gate::ToReplica;
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::replicas::{Answer, Words};
+use eyrie_protocol::replicas::Words;
 use eyrie_protocol::retention::Point;
 use eyrie_protocol::session::Numbered;
 use std::collections::BTreeMap;
@@ -45,116 +45,6 @@ impl Image {
     }
 }
 
-/// From the controller to a node.
-#[derive(Debug, Clone)]
-pub enum ToNode {
-    Members(Vec<Member>),
-    Home {
-        rank: u32,
-        at: Member,
-    },
-    Query {
-        round: u64,
-        ranks: Vec<u32>,
-    },
-    Restore(RestoreOrder),
-    /// The image of a rank is there: it may be started.
-    Start {
-        rank: u32,
-        incarnation: u32,
-    },
-    Copy {
-        rank: u32,
-        generation: u32,
-        to: Member,
-    },
-    Checkpoint {
-        rank: u32,
-        generation: u32,
-        /// Where it is copied while it is taken.
-        partner: Option<Member>,
-        /// The rank stands from then on.
-        hold: bool,
-        /// Its router, which sends nothing to it.
-        router: Option<Member>,
-    },
-    /// To a router: nothing goes to the rank from now on.
-    Pause {
-        rank: u32,
-        generation: u32,
-    },
-    /// That checkpoint is over.
-    Resume {
-        rank: u32,
-        generation: u32,
-    },
-    Trim {
-        rank: u32,
-        need: Vec<u64>,
-        det_pos: u64,
-    },
-    Remove {
-        rank: u32,
-        generation: u32,
-    },
-    /// Bring these images into the vault.
-    Vault {
-        round: u64,
-        images: Vec<(u32, u32)>,
-    },
-    /// Everything goes back to the beginning; the node is this member from now on.
-    Reset(Member),
-    /// Checkpoints of all ranks of a unit, each with where it is copied while it is taken.
-    /// Of a unit over several nodes they stand until `GoOnSnapshot`.
-    Snapshot {
-        generation: u32,
-        parts: Vec<(u32, Option<Member>)>,
-        /// They stand from then on.
-        hold: bool,
-    },
-    /// No process of this incarnation is to be left.
-    Kill {
-        rank: u32,
-        incarnation: u32,
-    },
-    /// These ranks, of which none runs, are going to come back here.
-    Gather {
-        ranks: Vec<u32>,
-        life: u32,
-    },
-    /// All ranks of this unit stand, wherever they are, and go on; or they go on without a
-    /// snapshot.
-    GoOnSnapshot {
-        unit: u32,
-        generation: u32,
-        keep: bool,
-    },
-    /// These leave: say so (`Guarded`) when what leaves this node is known to others.
-    Leaving {
-        round: u64,
-        members: Vec<Member>,
-    },
-    /// A rank that stands goes on.
-    GoOn {
-        rank: u32,
-    },
-    /// All ranks here stand for good.
-    Vacate,
-    /// The rank, which does not run here, comes back elsewhere.
-    Yield {
-        rank: u32,
-    },
-    /// The node has left.
-    Depart,
-    /// Ranks stand still from now on.
-    Suspend {
-        turn: u64,
-    },
-    EndSuspend,
-    /// What the real controller orders.
-    Real(Box<eyrie_control::ToNode>),
-}
-
 /// A rank to be brought back.
 #[derive(Debug, Clone)]
 pub struct RestoreOrder {
@@ -163,7 +53,6 @@ pub struct RestoreOrder {
     pub generation: u32,
     pub from: Option<Member>,
     pub words: Option<Words>,
-    pub stumble: Option<Stumble>,
     /// It may be started; else its node says first that its image is there.
     pub told: bool,
 }
@@ -180,13 +69,9 @@ pub enum Stumble {
 /// What a node brought into the vault.
 pub type Encoded = Vec<(u32, u32, Rc<Image>)>;
 
-/// From a node to the controller.
+/// From a node to the controller, as the models say it; what it is told is made of that.
 #[derive(Debug, Clone)]
 pub enum FromNode {
-    Answered {
-        round: u64,
-        answer: Answer,
-    },
     Restored {
         rank: u32,
         incarnation: u32,
@@ -203,12 +88,6 @@ pub enum FromNode {
         image: u32,
         incarnation: u32,
     },
-    /// The rank cannot be brought back there for now.
-    Unfit {
-        rank: u32,
-        incarnation: u32,
-        at: Member,
-    },
     Stored {
         rank: u32,
         generation: u32,
@@ -219,10 +98,6 @@ pub enum FromNode {
         rank: u32,
         generation: u32,
         to: Member,
-    },
-    Vaulted {
-        round: u64,
-        images: Option<Encoded>,
     },
     NoCheckpoint {
         rank: u32,
@@ -236,10 +111,6 @@ pub enum FromNode {
     SnapshotStands {
         unit: u32,
         generation: u32,
-    },
-    RankDied {
-        rank: u32,
-        incarnation: u32,
     },
     RankDone {
         rank: u32,
@@ -262,7 +133,7 @@ pub enum FromNode {
     Suspended {
         turn: u64,
     },
-    /// The same as the real controller is told it.
+    /// Something that is told as it is.
     Real(Box<crate::real::Told>),
 }
 
@@ -329,7 +200,7 @@ pub enum PeerMsg {
 /// Anything on a connection.
 #[derive(Debug, Clone)]
 pub enum Packet {
-    ToNode(Numbered<ToNode>),
+    ToNode(Numbered<eyrie_control::ToNode>),
     FromNode(Numbered<FromNode>),
     Peer(PeerMsg),
 }
@@ -381,32 +252,12 @@ pub enum Event {
         round: u64,
         images: Encoded,
     },
-    /// A node says that a rank cannot be brought back there for now.
-    Unfit {
-        at: Member,
-        rank: u32,
-        incarnation: u32,
-    },
     /// An image is read out of the vault.
     Unvault {
         at: Member,
         rank: u32,
         generation: u32,
     },
-    /// The controller looks for due checkpoints.
-    Schedule,
-    /// The controller takes a node for dead.
-    Suspect {
-        member: Member,
-    },
-    /// A node that was cut off ends.
-    Perish {
-        member: Member,
-        /// The connection that was cut.
-        conn: usize,
-    },
-    Fault,
-    Join,
     /// A rank comes to stand for a snapshot.
     Stand {
         at: Member,
@@ -416,18 +267,6 @@ pub enum Event {
     /// A node without a controller calls.
     Call {
         member: Member,
-    },
-    /// A new controller takes over.
-    Term,
-    /// Nodes had time enough to come back to the one after so many that died.
-    Rejoined {
-        deaths: u64,
-    },
-    /// Somebody wants the job to stand still, or not.
-    Hold,
-    /// It does so no more.
-    LetGo {
-        holder: eyrie_protocol::suspend::Suspender,
     },
     /// A rank has come to stand by this order.
     Suspended {
@@ -439,13 +278,11 @@ pub enum Event {
     Heal {
         conn: usize,
     },
-    /// A node is asked to leave.
-    Drain,
     /// Somebody who takes part in a checkpoint of a rank with a router dies.
     Strike {
         rank: u32,
     },
-    /// Where the real controller is simulated.
+    /// Something of the run.
     Real(crate::real::Happens),
 }
 
@@ -587,91 +424,4 @@ pub enum Mutation {
     LeavesGuard,
     /// Nobody writes down where ranks cost least.
     PreferencesForgotten,
-}
-
-impl Mutation {
-    /// Those of recovery units.
-    pub const UNITS: [Mutation; 6] = [
-        Mutation::OneGoesOn,
-        Mutation::InnerNotInSnapshot,
-        Mutation::InnerGivenEarly,
-        Mutation::OnlyTheDead,
-        Mutation::PartCounts,
-        Mutation::UnitForgetsOutcomes,
-    ];
-    /// Those of units over several nodes.
-    pub const CLUSTERS: [Mutation; 7] = [
-        Mutation::NodeGoesOn,
-        Mutation::StaleNeeds,
-        Mutation::UnitUngated,
-        Mutation::SnapshotsForgotten,
-        Mutation::MatesGoOn,
-        Mutation::VoidHeld,
-        Mutation::HeldLater,
-    ];
-    /// Those of routers.
-    pub const ROUTED: [Mutation; 7] = [
-        Mutation::RouterForgets,
-        Mutation::SendersForget,
-        Mutation::RouterKeepsAcks,
-        Mutation::StandsUnanswered,
-        Mutation::SendsWhilePaused,
-        Mutation::NeverResumed,
-        Mutation::DeadRouterAwaited,
-    ];
-    /// Those of copies in another cluster.
-    pub const SITES: [Mutation; 2] = [Mutation::ImagesInRing, Mutation::OutcomesInRing];
-    /// Those of jobs that stand still.
-    pub const SUSPENDS: [Mutation; 5] = [
-        Mutation::AnyAnswer,
-        Mutation::NewcomerRuns,
-        Mutation::StartsRunning,
-        Mutation::LeaseForever,
-        Mutation::ClientsRemembered,
-    ];
-    /// All others.
-    pub const ALL: [Mutation; 28] = [
-        Mutation::OpenGate,
-        Mutation::RunsUnnoticed,
-        Mutation::NoWriteBack,
-        Mutation::ShortestAnswer,
-        Mutation::PartForWhole,
-        Mutation::NoGuarantor,
-        Mutation::NoFence,
-        Mutation::TrimBeforeDurable,
-        Mutation::TrimByNewest,
-        Mutation::SuppressWithoutRelog,
-        Mutation::NoLogInImage,
-        Mutation::DuplicatesTaken,
-        Mutation::KeptWatermark,
-        Mutation::PrintedAgain,
-        Mutation::DoneForgotten,
-        Mutation::OneCopyCounts,
-        Mutation::NeverTrim,
-        Mutation::LateImages,
-        Mutation::EffectsUnwritten,
-        Mutation::OrdersForgotten,
-        Mutation::VaultedEarly,
-        Mutation::LeftThin,
-        Mutation::LeavesEarly,
-        Mutation::LeavesUnguarded,
-        Mutation::NotHeld,
-        Mutation::NotEmptied,
-        Mutation::PlaceForImage,
-        Mutation::StartsUntold,
-    ];
-
-    /// Whether it is of nodes that leave.
-    pub fn leaves(self) -> bool {
-        matches!(
-            self,
-            Mutation::LeavesEarly
-                | Mutation::LeavesUnguarded
-                | Mutation::NotHeld
-                | Mutation::NotEmptied
-                | Mutation::MatesGoOn
-                | Mutation::VoidHeld
-                | Mutation::HeldLater
-        )
-    }
 }

@@ -1,16 +1,10 @@
-//! Recovery units in the simulation: snapshots of a unit's images, killing those who go back, and
-//! what ranks of a unit pass each other.
-//!
-//! Real: the planner, and what says when ranks of several nodes go on (`snapshots`). Modelled: how
-//! ranks come to stand.
+//! Recovery units at simulated nodes: snapshots of a unit's images, and what ranks of a unit pass
+//! each other.
 
 use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
-use eyrie_protocol::coordinated_snapshot::{self, Verdict};
-use eyrie_protocol::membership::{Member, Neighbours};
-use eyrie_protocol::recovery::{Input, Planner};
-use eyrie_protocol::units::{Extent, Units};
+use eyrie_protocol::membership::Member;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A snapshot that is being taken at a node.
@@ -43,39 +37,11 @@ impl crate::node::Node {
 }
 
 impl World {
-    /// The planner and the scheduler are those of a job whose units are nodes.
-    pub fn unite(&mut self) {
-        if !self.mutated(Mutation::OnlyTheDead) {
-            let units = Units::new(Extent::Node, &self.units, |node| node);
-            self.controller.planner = Planner::new(units, self.units.clone());
-        }
-        self.begin_units();
-    }
-
-    /// The same where clusters are: there are two.
-    pub fn unite_clusters(&mut self, map: Vec<u32>, nodes: u32) {
-        let of = (0..nodes).map(|node| node * 2 / nodes).collect();
-        self.neighbours = Neighbours::new(2, of, self.random.one_in(2));
-        let units = Units::new(Extent::Cluster, &map, |node| self.neighbours.cluster(node));
-        self.units = units.by_rank().to_vec();
-        let planner = Planner::new(units, map);
-        self.controller.planner = planner.with_neighbours(self.neighbours.clone());
-        self.begin_units();
-    }
-
-    fn begin_units(&mut self) {
-        self.controller.units = self.units.clone();
-        self.controller.every = 150 + self.random.below(300);
-        self.renew_scheduler();
-    }
-
     /// Whether a channel is between two ranks of one recovery unit.
     pub fn is_inner(&self, (from, to, _): Channel) -> bool {
         let unit = self.units.get(from as usize);
         unit.is_some() && unit == self.units.get(to as usize)
     }
-
-    // ---- at a node
 
     /// All ranks of a unit are to stand.
     pub fn begin_snapshot(
@@ -132,9 +98,12 @@ impl World {
             let image = snapshot.early.remove(&rank).or_else(|| self.image_of(at, rank));
             images.extend(image.map(|image| (rank, partner, image)));
         }
-        if self.is_spread() && !self.mutated(Mutation::NodeGoesOn) {
+        if self.is_spread() {
             // Those of other nodes may not stand yet.
             snapshot.kept = images;
+            if self.mutated(Mutation::NodeGoesOn) {
+                self.unit_goes_on(at, &snapshot);
+            }
             let unit = self.slot(snapshot.parts[0].0);
             if let Some(node) = self.node(at) {
                 node.snapshots.push(snapshot);
@@ -154,7 +123,7 @@ impl World {
         let generation = snapshot.generation;
         let lets_go = self.mutated(Mutation::NotHeld);
         for (rank, partner, image) in images {
-            if self.real && !self.lives_on(at, rank, image.incarnation) {
+            if !self.lives_on(at, rank, image.incarnation) {
                 // It died while it stood.
                 self.tell_spoilt(at, rank, generation, image.incarnation);
                 continue;
@@ -186,12 +155,12 @@ impl World {
         }
     }
 
-    /// The real controller hears how each part of a snapshot came out.
+    /// The controller hears how each part of a snapshot came out.
     fn tell_given_up(&mut self, at: Member, snapshot: &Snapshot) {
         if self.fallback {
             return self.take_alone(at, snapshot.generation, &snapshot.parts, &snapshot.left);
         }
-        for (rank, _) in snapshot.parts.iter().filter(|_| self.real).copied().collect::<Vec<_>>() {
+        for &(rank, _) in &snapshot.parts {
             let start = self.nodes.get(&at).and_then(|n| n.procs.get(&rank));
             let start = start.map_or(0, |p| p.incarnation);
             self.tell_spoilt(at, rank, snapshot.generation, start);
@@ -218,11 +187,7 @@ impl World {
         let Some(index) = node.snapshots.iter().position(this) else { return };
         let snapshot = node.snapshots.remove(index);
         self.unit_goes_on(at, &snapshot);
-        if self.real {
-            return self.tell_given_up(at, &snapshot);
-        }
-        let rank = snapshot.parts[0].0;
-        self.tell(at, FromNode::NoCheckpoint { rank });
+        self.tell_given_up(at, &snapshot);
     }
 
     fn unit_goes_on(&mut self, at: Member, snapshot: &Snapshot) {
@@ -235,23 +200,6 @@ impl World {
                 let after = 1 + self.random.below(10);
                 self.at(after, Event::Step { at, rank, incarnation });
             }
-        }
-    }
-
-    /// Its unit goes back.
-    pub fn kill(&mut self, at: Member, rank: u32, incarnation: u32) {
-        let Some(node) = self.nodes.get_mut(&at) else { return };
-        node.orders.retain(|r, o| *r != rank || o.0.incarnation > incarnation);
-        let proc = node.procs.get(&rank).filter(|p| p.incarnation <= incarnation);
-        let done = proc.is_some_and(|p| p.done);
-        let stood = proc.filter(|p| !p.done).map(|p| p.state.at);
-        self.stood.extend(stood.map(|at| (rank, at)));
-        if proc.is_some() {
-            node.procs.remove(&rank);
-        }
-        // Of one that has ended that is told already.
-        if !done {
-            self.tell(at, FromNode::RankDied { rank, incarnation });
         }
     }
 
@@ -318,16 +266,6 @@ impl World {
         }
     }
 
-    // ---- at the controller
-
-    /// A rank's unit goes back.
-    pub fn order_kill(&mut self, rank: u32, incarnation: u32) {
-        if let Some(at) = self.controller.planner.home(rank) {
-            self.rank_down(rank);
-            self.say_to(at, ToNode::Kill { rank, incarnation });
-        }
-    }
-
     /// What the scheduler counts: a unit or a rank.
     pub fn slot(&self, rank: u32) -> u32 {
         self.units.get(rank as usize).copied().unwrap_or(rank)
@@ -338,87 +276,12 @@ impl World {
         (0..self.ranks()).filter(|r| self.slot(*r) == slot).collect()
     }
 
-    /// Orders a snapshot of a unit. False: not all of its ranks run.
-    pub fn order_snapshot(&mut self, unit: u32, hold: bool) -> bool {
-        let ranks = self.ranks_of(unit);
-        let live = |r: &u32| self.controller.live.contains(r);
-        if ranks.is_empty() || !ranks.iter().all(live) {
-            return false;
-        }
-        let mut parts: BTreeMap<Member, Vec<(u32, Option<Member>)>> = BTreeMap::new();
-        let mut homes = BTreeMap::new();
-        let mut generation = 0;
-        for rank in ranks {
-            let Some(at) = self.controller.planner.home(rank) else { return false };
-            generation = self.controller.retention[rank as usize].begin();
-            self.controller.capturing.insert(rank, generation);
-            let partner = self.controller.planner.partner(rank);
-            let partner = partner.filter(|_| hold || self.random.one_in(3));
-            parts.entry(at).or_default().push((rank, partner));
-            homes.insert(rank, at.node);
-            if hold {
-                self.hold(rank, generation);
-            }
-        }
-        self.trace(|| format!("set {generation} of unit {unit}"));
-        let snapshot = (
-            coordinated_snapshot::CoordinatedSnapshot::new(generation, homes),
-            parts.keys().copied().collect(),
-        );
-        self.controller.snapshots.insert(unit, snapshot);
-        for (at, parts) in parts {
-            let mates = self.mutated(Mutation::MatesGoOn);
-            let hold = hold && (!mates || self.controller.planner.leaves(&at).is_some());
-            self.say_to(at, ToNode::Snapshot { generation, parts, hold });
-        }
-        self.fault_nearby(12);
-        true
-    }
-
-    /// The ranks of a unit on one node stand.
-    pub fn unit_stands(&mut self, node: Member, unit: u32, generation: u32) {
-        let Some((snapshot, _)) = self.controller.snapshots.get_mut(&unit) else { return };
-        if snapshot.generation() == generation {
-            let verdict = snapshot.stands(node.node, Ok(Vec::new()));
-            self.tell_verdict(unit, verdict);
-        }
-    }
-
-    /// Tells the nodes of a snapshot what becomes of it.
-    fn tell_verdict(&mut self, unit: u32, verdict: Option<Verdict>) {
-        let Some(verdict) = verdict.filter(|_| self.is_spread()) else { return };
-        let Some((snapshot, nodes)) = self.controller.snapshots.remove(&unit) else { return };
-        let (generation, keep) = (snapshot.generation(), verdict == Verdict::Keep);
-        for at in nodes {
-            self.say_to(at, ToNode::GoOnSnapshot { unit, generation, keep });
-        }
-        self.fault_nearby(12);
-    }
-
-    /// Of a snapshot one image will not be: there is no snapshot.
-    pub fn void_snapshot(&mut self, rank: u32) {
-        let unit = self.slot(rank);
-        let capturing = |r: u32| self.controller.capturing.get(&r).copied();
-        let ranks = self.ranks_of(unit);
-        let Some(generation) = ranks.iter().find_map(|r| capturing(*r)) else { return };
-        let snapshot = self.controller.snapshots.get_mut(&unit);
-        let verdict = snapshot.and_then(|s| s.0.part(rank, Err(String::from("void"))));
-        self.tell_verdict(unit, verdict);
-        for rank in ranks {
-            self.capture_over(rank, generation);
-            if !self.mutated(Mutation::VoidHeld) {
-                self.stands(rank, generation, false);
-            }
-        }
-        self.planner(Input::VoidUnit { unit, generation });
-    }
-
     /// A rank of a unit is brought back: something of its unit must have been lost.
     pub fn check_hurt(&mut self, rank: u32, incarnation: u32) {
         let unit = self.slot(rank);
         let hurt = self.truth.hurt.contains(&unit) || self.report.roll_backs > 0;
-        // The real controller numbers the starts of all ranks together.
-        let first = if self.real { self.ranks() } else { 1 };
+        // The controller numbers the starts of all ranks together.
+        let first = self.ranks();
         if !self.units.is_empty() && incarnation > first && !hurt {
             self.fail(format!("rank {rank} goes back, and nothing of its unit was lost"));
         }

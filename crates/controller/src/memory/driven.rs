@@ -64,6 +64,10 @@ pub struct Controller {
     frames: Frames,
 }
 
+fn names(nodes: &[u32]) -> Vec<String> {
+    nodes.iter().map(u32::to_string).collect()
+}
+
 fn place() -> Place {
     Place { id: String::from("sim"), folder: PathBuf::from("/sim") }
 }
@@ -166,16 +170,31 @@ impl Controller {
         &self.job.suspension.rule
     }
 
-    /// Has a node leave for good, or give its ranks away; refused with a reason.
+    /// Has nodes leave for good, or give their ranks away, to these or to any; refused with a
+    /// reason.
     ///
     /// # Errors
     /// The reason.
-    pub fn drain(&mut self, node: u32, migrates: bool, number: u64) -> Result<(), String> {
-        let (names, client) = ([node.to_string()], self.client());
+    pub fn drain(
+        &mut self,
+        nodes: &[u32],
+        to: &[u32],
+        migrates: bool,
+        number: u64,
+    ) -> Result<(), String> {
+        let (names, to, client) = (names(nodes), names(to), self.client());
         match migrates {
-            true => self.job.migrate((&names, &[]), (false, None), number, client),
-            false => self.job.drain((&names, &[]), None, number, client),
+            true => self.job.migrate((&names, &to), (false, None), number, client),
+            false => self.job.drain((&names, &to), None, number, client),
         }
+    }
+
+    /// Has a node stay that was to leave.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn call_off(&mut self, node: u32) -> Result<(), String> {
+        self.job.call_off(&names(&[node]))
     }
 
     /// The user has the job stand still, or go on.

@@ -274,7 +274,8 @@ impl World {
             // It is gone: another order follows.
             return;
         }
-        if self.stumbles(at, FIND) == Some(Stumble::NoImage) {
+        // There is not much to be brought of the program's beginning.
+        if generation > 0 && self.stumbles(at) == Some(Stumble::NoImage) {
             self.report.unfit += 1;
             let why = String::from("No space left on device");
             let choice = match self.mutated(Mutation::PlaceForImage) {
@@ -284,8 +285,8 @@ impl World {
             return self.tell_real(at, control::FromNode::Found { rank, attempt, choice });
         }
         let incarnation = FIND | attempt as u32;
-        let (words, stumble, told) = (None, None, false);
-        let order = RestoreOrder { rank, incarnation, generation, from, words, stumble, told };
+        let (words, told) = (None, false);
+        let order = RestoreOrder { rank, incarnation, generation, from, words, told };
         let Some(node) = self.node(at) else { return };
         node.procs.remove(&rank);
         node.orders.insert(rank, (order, None));
@@ -301,7 +302,7 @@ impl World {
         moved: Option<Determinants>,
     ) {
         let comes_back = moved.is_some() || generation > 0;
-        if comes_back && self.stumbles(at, start) == Some(Stumble::NoStart) {
+        if comes_back && self.stumbles(at) == Some(Stumble::NoStart) {
             self.report.unfit += 1;
             let why = (Fault::Place, String::from("Cannot allocate memory"));
             let start = u64::from(start);
@@ -309,8 +310,8 @@ impl World {
         }
         self.node(at).into_iter().for_each(|n| _ = n.real.slow.remove(&rank));
         let words = moved.map(|m| Words { first: m.first, words: m.words });
-        let (incarnation, from, stumble, told) = (start, None, None, true);
-        let order = RestoreOrder { rank, incarnation, generation, from, words, stumble, told };
+        let (incarnation, from, told) = (start, None, true);
+        let order = RestoreOrder { rank, incarnation, generation, from, words, told };
         let Some(node) = self.node(at) else { return };
         node.procs.remove(&rank);
         node.orders.insert(rank, (order, None));
@@ -380,7 +381,7 @@ impl World {
 
     /// Another node has what was copied there.
     pub fn copied(&mut self, at: Member, peer: Member, rank: u32, generation: u32) {
-        let Some(node) = self.nodes.get_mut(&at).filter(|_| self.real) else { return };
+        let Some(node) = self.nodes.get_mut(&at) else { return };
         let copies = node.copies.len();
         node.copies.retain(|c| *c != (peer, rank, generation));
         if node.copies.len() < copies {
@@ -473,7 +474,10 @@ impl World {
             FromNode::Stored { rank, generation, image, .. } => {
                 note = Note::Stored(image.depends.clone());
                 let result = CheckpointResult::Taken(Box::new(taken(rank, generation, &image)));
-                let start = u64::from(image.incarnation);
+                let runs = self.nodes.get(&at).and_then(|n| n.procs.get(&rank));
+                // A mutation: it passes for one of the process that is there now.
+                let late = runs.filter(|_| self.mutated(Mutation::LateImages));
+                let start = u64::from(late.map_or(image.incarnation, |p| p.incarnation));
                 From::CheckpointOver { rank, start, generation, result }
             }
             FromNode::NotCopied { rank, generation, to } => {
@@ -504,7 +508,6 @@ impl World {
             FromNode::Guarded { round } => From::Guarded { round },
             FromNode::Suspended { turn } => From::Halted { turn, restless: Vec::new() },
             FromNode::Down => self.joins(at),
-            _ => return None,
         };
         Some(FromNode::Real(Box::new(Told { said, note })))
     }

@@ -1,8 +1,8 @@
 //! The run of one job: what happens in the world, and what the controller is told of it.
 
+use crate::real::fate::Fate;
 use crate::real::spec::{self, Drawn};
 use crate::real::{Faults, Happens, Note, Report, Setup, Told};
-use crate::term::Fate;
 use crate::types::{Endpoint, Event, FromNode, Mutation, Packet, Time};
 use crate::world::World;
 use eyrie_controller::memory::Memory;
@@ -54,8 +54,18 @@ pub struct Simulation {
     pub(super) keepers: Vec<Member>,
     /// Images went to the vault.
     pub(super) vaulted: bool,
+    /// The same, when the turn before that one had ended.
+    pub(super) had_vault: bool,
     /// The newest image of each rank that counts.
     pub(super) newest: BTreeMap<u32, u32>,
+    /// Who holds the images that are kept, after the last turn.
+    pub(super) holders: BTreeMap<(u32, u32), BTreeSet<Member>>,
+    /// Ranks that stand though no node leaves, and since when.
+    pub(super) held: BTreeMap<(Member, u32), Time>,
+    /// When a node stayed last that was to leave.
+    pub(super) stayed_at: Time,
+    /// Images that the controller takes for guarded by nodes that are gone, and since when.
+    pub(super) thin: BTreeMap<(u32, u32), Time>,
     /// What the console has printed of each rank, and how much of that before all ranks went back
     /// the last time.
     pub(super) printed: Vec<Vec<u8>>,
@@ -108,7 +118,12 @@ impl Simulation {
             members: Vec::new(),
             keepers: Vec::new(),
             vaulted: false,
+            had_vault: false,
             newest: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            held: BTreeMap::new(),
+            stayed_at: Time::MAX,
+            thin: BTreeMap::new(),
             printed: vec![Vec::new(); ranks],
             foreign: vec![0; ranks],
             rollbacks: 0,
@@ -129,8 +144,15 @@ impl Simulation {
         for node in 0..all {
             simulation.boot(node, u64::from(node) + 1);
         }
-        let world = &mut simulation.world;
-        if setup.faults == Faults::None {
+        simulation.plan();
+        simulation.turn(|_| ());
+        Ok(simulation)
+    }
+
+    /// What is to happen to the job, and when first.
+    fn plan(&mut self) {
+        let (setup, world) = (self.setup, &mut self.world);
+        if setup.faults == Faults::None || setup.small {
             world.faults_left = 0;
         }
         if setup.drains && setup.faults == Faults::All {
@@ -153,8 +175,6 @@ impl Simulation {
             let after = 300 + world.random.below(4_000);
             world.at(after, Event::Real(Happens::Hold));
         }
-        simulation.turn(|_| ());
-        Ok(simulation)
     }
 
     /// What the controller's clocks show.
@@ -189,25 +209,32 @@ impl Simulation {
     /// Runs to the end of the job.
     pub fn run(mut self) -> Result<Report, String> {
         loop {
-            let Some((time, event)) = self.world.agenda.next() else {
-                return Err(format!("nothing happens any more: {}", self.where_it_stands()));
-            };
-            self.world.now = time;
-            self.world.report.events += 1;
-            self.happen(event);
-            if let Some(why) = self.world.wrong.take() {
-                return Err(why);
-            }
-            if self.has_returned() {
-                return Ok(self.world.report);
-            }
-            if self.is_over() {
-                return self.check_end().map(|()| self.world.report);
-            }
-            if self.world.report.events > MOST_EVENTS {
-                return Err(format!("hung: {}", self.where_it_stands()));
+            if let Some(ended) = self.advance() {
+                return ended.map(|()| self.world.report);
             }
         }
+    }
+
+    /// Lets the next thing happen. How the run ended, if it did.
+    pub(super) fn advance(&mut self) -> Option<Result<(), String>> {
+        let Some((time, event)) = self.world.agenda.next() else {
+            let why = format!("nothing happens any more: {}", self.where_it_stands());
+            return Some(Err(why));
+        };
+        self.world.now = time;
+        self.world.report.events += 1;
+        self.happen(event);
+        if let Some(why) = self.world.wrong.take() {
+            return Some(Err(why));
+        }
+        if self.has_returned() {
+            return Some(Ok(()));
+        }
+        if self.is_over() {
+            return Some(self.check_end());
+        }
+        let hung = self.world.report.events > MOST_EVENTS;
+        hung.then(|| Err(format!("hung: {}", self.where_it_stands())))
     }
 
     fn happen(&mut self, event: Event) {
@@ -243,20 +270,21 @@ impl Simulation {
             Event::Real(Happens::Leave { member }) => self.world.leave_together(member),
             Event::Real(Happens::Grow) => self.grow(),
             Event::Real(Happens::LoseThis { member }) => self.lose_this(member),
+            Event::Real(Happens::LoseCluster { looks }) => self.lose_cluster(looks),
+            Event::Real(Happens::LoseRank { rank }) => self.lose_rank(rank),
+            Event::Real(Happens::CallOff { node }) => self.call_off(node),
             Event::Real(Happens::Hold) => self.hold(),
             Event::Real(Happens::Vanish { client }) => {
                 self.turn(|c| c.client_gone(client));
             }
             Event::Real(Happens::Drain) => self.drain(),
             Event::Real(Happens::Suspend { stands }) => self.suspend(stands),
-            // Of the controller of other kinds.
-            Event::Join | Event::Schedule => {}
             Event::Strike { rank } => self.strike(rank),
             other => self.world.happen(other),
         }
     }
 
-    fn is_controllers(&self, conn: usize, side: usize) -> bool {
+    pub(super) fn is_controllers(&self, conn: usize, side: usize) -> bool {
         self.world.conns[conn].ends[side] == Endpoint::Controller
     }
 
@@ -293,6 +321,9 @@ impl Simulation {
             self.world.truth.stored(rank, generation, depends);
         }
         self.notes.push((rank, note));
+        if matches!(said, eyrie_control::FromNode::Found { .. }) {
+            self.controller_nearby();
+        }
         let (node, line) = (member.node, conn as u64 + 1);
         let frame = Numbered { number, heard, message: said };
         self.turn(|c| c.job.take(Msg::Framed { node, line, frame }));
@@ -362,12 +393,12 @@ impl Simulation {
         });
     }
 
-    /// Somebody wants a node to leave. It does, or there is a reason against it.
+    /// Somebody wants nodes to leave. They do, or there is a reason against it.
     fn drain(&mut self) {
-        let members = self.world.controller.planner.keepers();
+        let keepers = self.world.controller.planner.keepers();
         let after = 500 + self.world.random.below(5_000);
         self.world.at(after, Event::Real(Happens::Drain));
-        let Some(member) = self.world.random.pick(&members).filter(|_| !self.ended()) else {
+        let Some(member) = self.world.random.pick(&keepers).filter(|_| !self.ended()) else {
             return;
         };
         if self.controller.is_none() {
@@ -375,13 +406,69 @@ impl Simulation {
         }
         self.world.count_anew();
         let migrates = self.world.random.one_in(2);
-        self.world.trace(|| format!("{member} is to leave (it stays a spare: {migrates})"));
+        let going = self.others_with(member, &keepers);
+        let stay = keepers.iter().map(|m| m.node).filter(|node| !going.contains(node));
+        let stay: Vec<u32> = stay.collect();
+        let to = match self.world.random.one_in(4) {
+            true => self.world.random.pick(&stay).into_iter().collect(),
+            false => Vec::new(),
+        };
+        self.world.trace(|| format!("{going:?} are to leave, to {to:?} (as spares: {migrates})"));
         let mut answer = Ok(());
-        self.turn(|c| answer = c.drain(member.node, migrates, 1));
-        self.asked("a node is to leave", answer);
+        self.turn(|c| answer = c.drain(&going, &to, migrates, 1));
+        if answer.is_ok() && self.world.random.one_in(3) {
+            let after = self.world.random.below(1_500);
+            self.world.at(after, Event::Real(Happens::CallOff { node: member.node }));
+        }
+        self.asked("nodes are to leave", answer);
         self.sync();
         self.world.bear_less();
         self.fault_nearby(3);
+    }
+
+    /// Who is to leave when this node is: it alone, all of its cluster, or another one, too.
+    fn others_with(&mut self, member: Member, keepers: &[Member]) -> Vec<u32> {
+        let world = &mut self.world;
+        let mut going = vec![member.node];
+        if world.neighbours.are_known() && world.random.one_in(3) {
+            let of = |node: u32| world.neighbours.cluster(node);
+            let with = keepers.iter().map(|m| m.node).filter(|n| of(*n) == of(member.node));
+            going = with.collect();
+        } else if keepers.len() > 2 && world.random.one_in(4) {
+            going.extend(world.random.pick(keepers).map(|m| m.node).filter(|n| *n != member.node));
+        }
+        going
+    }
+
+    /// Ranks are to stand, as their node leaves: now and then it is not to, right then.
+    pub(super) fn call_off_nearby(&mut self, order: &eyrie_control::ToNode) {
+        use eyrie_control::ToNode as To;
+        let holds = match order {
+            To::Checkpoint(order) => order.hold,
+            To::CheckpointSet { hold, .. } => *hold,
+            _ => false,
+        };
+        if !holds || !self.setup.drains || !self.world.random.one_in(6) {
+            return;
+        }
+        let member = self.world.controller.planner.leaving().next();
+        if let Some(member) = member {
+            let after = self.world.random.below(300);
+            self.world.at(after, Event::Real(Happens::CallOff { node: member.node }));
+        }
+    }
+
+    /// A node is not to leave after all.
+    fn call_off(&mut self, node: u32) {
+        if self.ended() || self.controller.is_none() {
+            return;
+        }
+        self.world.trace(|| format!("node {node} is not to leave after all"));
+        let mut answer = Ok(());
+        self.turn(|c| answer = c.call_off(node));
+        self.world.report.called_off += u64::from(answer.is_ok());
+        self.asked("a node is not to leave", answer);
+        self.fault_nearby(4);
     }
 
     fn suspend(&mut self, stands: bool) {
@@ -476,6 +563,7 @@ impl Simulation {
     }
 
     fn beat(&mut self) {
+        self.check_held();
         let all: Vec<Member> = self.world.nodes.keys().copied().collect();
         for member in all {
             let beat = eyrie_control::FromNode::Beat { timeout_ms: 2_000, stamp_ms: Some(1) };

@@ -1,4 +1,4 @@
-//! The real controller (`eyrie-node`'s `Job`) over simulated nodes.
+//! The controller that daemons run (`eyrie-controller`'s `Job`) over simulated nodes.
 //!
 //! Real: the controller with its journal, all of `eyrie-protocol`. Modelled: the nodes' agents
 //! (`agent`), programs, segments, disks, links, network, clock and console; a unit of the
@@ -8,11 +8,15 @@
 
 pub mod agent;
 mod fallback;
+mod fate;
 mod faults;
+mod held;
 mod host;
+mod images;
 mod mutations;
 mod sets;
 mod spec;
+pub mod steps;
 mod turn;
 pub mod vault;
 
@@ -21,7 +25,7 @@ pub use crate::world::Report;
 use crate::world::{Config, World};
 use eyrie_protocol::membership::Member;
 pub use host::Simulation;
-pub use mutations::{MUTATIONS, RARE};
+pub use mutations::MUTATIONS;
 
 /// The job's name.
 pub const JOB: &str = "sim";
@@ -90,6 +94,8 @@ pub struct Setup {
     pub topology: bool,
     /// All ranks, which come back alone, have checkpoints together now and then.
     pub fallback: bool,
+    /// Few ranks that do little, which nothing disturbs, as a fault is tried at every step.
+    pub small: bool,
     /// What is done wrong on purpose.
     pub mutation: Option<Mutation>,
     pub trace: bool,
@@ -109,6 +115,7 @@ impl Setup {
             unfit: is("--unfit"),
             topology: is("--topology"),
             fallback: is("--fallback"),
+            small: is("--small"),
             mutation: None,
             trace: false,
         }
@@ -166,6 +173,14 @@ pub enum Happens {
     Leave {
         member: Member,
     },
+    /// A cluster does, as soon as all is whole, or after so many looks.
+    LoseCluster {
+        looks: u32,
+    },
+    /// A rank dies, as a part of a fault: this one, if it is known.
+    LoseRank {
+        rank: Option<u32>,
+    },
     /// A node joins.
     Grow,
     /// A client has the job stand still.
@@ -176,8 +191,12 @@ pub enum Happens {
     },
     /// Nodes and controller tell each other that they are there.
     Beat,
-    /// Somebody wants a node to leave.
+    /// Somebody wants nodes to leave.
     Drain,
+    /// Somebody wants this one not to leave after all.
+    CallOff {
+        node: u32,
+    },
     /// The user wants the job to stand still, or to go on.
     Suspend {
         stands: bool,
@@ -204,8 +223,12 @@ impl World {
             word => words.iter().any(|(w, mode)| *w == word && *mode == setup.mode),
         };
         let config = Config::of(setup.seed, is, setup.mutation);
-        let (mut world, map, nodes) = World::blank(Config { trace: setup.trace, ..config });
-        (world.real, world.fallback) = (true, setup.fallback);
+        let united = !matches!(setup.mode, Mode::Logged | Mode::Routed);
+        let long = united && (setup.drains || setup.vault);
+        let (trace, small) = (setup.trace, setup.small);
+        let config = Config { trace, small, long, ..config };
+        let (mut world, map, nodes) = World::blank(config);
+        world.fallback = setup.fallback;
         (world, map, nodes)
     }
 }

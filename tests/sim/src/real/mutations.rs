@@ -14,7 +14,7 @@ use eyrie_protocol::recovery::Stage;
 const NOTHING: ToNode = ToNode::OutputTaken { bytes: 0 };
 
 /// What is done wrong, and the words of the command line that say in what jobs it is found.
-pub const MUTATIONS: [(Mutation, &str); 61] = [
+pub const MUTATIONS: [(Mutation, &str); 74] = [
     (Mutation::OpenGate, ""),
     (Mutation::RunsUnnoticed, ""),
     (Mutation::NoWriteBack, ""),
@@ -76,11 +76,6 @@ pub const MUTATIONS: [(Mutation, &str); 61] = [
     (Mutation::LeavesEarly, "coordinated --drain"),
     (Mutation::VaultedEarly, "coordinated --vault"),
     (Mutation::LeavesGuard, "coordinated --vault --drain"),
-];
-
-/// What takes more seeds than a test has around the real controller. Most of it is found where the
-/// simulator has controllers of its own.
-pub const RARE: [(Mutation, &str); 12] = [
     (Mutation::PlaceForImage, "--unfit"),
     (Mutation::LateImages, "--vault"),
     (Mutation::LeftThin, "--vault"),
@@ -93,6 +88,7 @@ pub const RARE: [(Mutation, &str); 12] = [
     (Mutation::ReturnForgotten, "coordinated"),
     (Mutation::NotHeld, "coordinated --drain"),
     (Mutation::CollectedEarly, "coordinated --vault"),
+    (Mutation::NodeGoesOn, "--cluster-units"),
 ];
 
 impl Simulation {
@@ -130,7 +126,7 @@ impl Simulation {
     /// A node is told something else.
     pub(super) fn mistake_order(&mut self, to: Member, order: &mut ToNode) {
         use ToNode as To;
-        let back = self.world.controller.rolling_back.is_some();
+        let back = self.world.controller.is_busy;
         let drops = match order {
             To::Members { .. } => back && self.mutated(Mutation::MembersUntold),
             To::Trim { .. } => self.mutated(Mutation::NeverTrim),

@@ -35,9 +35,11 @@ impl Drawn {
     pub fn of(world: &mut World, setup: Setup, map: Vec<u32>, nodes: u32) -> Drawn {
         let spares = world.random.below(3) as u32;
         let replicas = world.replicas as u32;
-        let checkpoint_every_ms = match setup.fallback {
-            true => 50 + 100 * world.random.below(4),
-            false => 300 + 500 * world.random.below(3),
+        let checkpoint_every_ms = match setup.mode {
+            _ if setup.fallback => 50 + 100 * world.random.below(4),
+            Mode::Logged | Mode::Routed => 300 + 500 * world.random.below(3),
+            // With many a snapshot to go back to.
+            Mode::Coordinated | Mode::Nodes | Mode::Clusters => 150 + world.random.below(300),
         };
         let (clusters, domains, ft) = (Clusters::default(), Vec::new(), Ft::Logged);
         let (routers, router_share) = (0, 1);

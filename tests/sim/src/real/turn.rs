@@ -1,21 +1,24 @@
 //! The controller's turns, what they lead to, and its death and successor.
 
 use crate::program;
+use crate::real::fate::Fate;
 use crate::real::host::{Floor, Simulation, short};
 use crate::real::{Faults, Happens, Note};
-use crate::term::Fate;
 use crate::types::{Endpoint, Event, Mutation, Packet, Time};
 use eyrie_control::{EventKind, NodeMsg, Stream};
 use eyrie_controller::Msg;
 use eyrie_controller::memory::driven::Controller;
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::Planner;
 use eyrie_protocol::replicas::Words;
 use eyrie_protocol::session::Numbered;
 use eyrie_state::{home, printed_counts};
-use std::collections::BTreeSet;
 
 /// A floor that was told so long ago has reached every node that has a controller.
 const TOLD: Time = 1_500;
+
+/// What the controller sends on one of its connections.
+type Frame = (u64, Numbered<eyrie_control::ToNode>);
 
 /// What a dying controller had.
 struct Last {
@@ -50,7 +53,7 @@ impl Simulation {
         self.effects(fate, last);
     }
 
-    fn journal(&self) -> Vec<u8> {
+    pub(super) fn journal(&self) -> Vec<u8> {
         self.memory.journal_bytes().unwrap_or_default()
     }
 
@@ -60,11 +63,10 @@ impl Simulation {
         let (mut frames, ended) = controller.sent();
         let (told, mut printed) = (controller.told(), controller.printed());
         if let Some(fate) = fate {
-            let count =
-                Fate::seen(Some(fate), frames.len(), self.mutated(Mutation::EffectsUnwritten));
+            let early = self.mutated(Mutation::EffectsUnwritten);
+            let count = fate.seen(frames.len(), early);
             frames.truncate(count);
-            let count =
-                Fate::seen(Some(fate), printed.len(), self.mutated(Mutation::EffectsUnwritten));
+            let count = fate.seen(printed.len(), early);
             printed.truncate(count);
         }
         if !self.turn_open && !fate.is_some_and(Fate::loses_record) {
@@ -72,6 +74,9 @@ impl Simulation {
             self.see_dismissed();
         }
         self.print(printed);
+        if fate.is_none() {
+            self.check_called_off(&frames);
+        }
         self.post(frames);
         for line in ended {
             let conn = line as usize - 1;
@@ -138,6 +143,9 @@ impl Simulation {
                 }
                 NodeMsg::Event(event) => {
                     self.world.report.emptied += u64::from(event.event == EventKind::NodeVacated);
+                    if event.event == EventKind::NodeStays {
+                        self.stayed_at = self.world.now;
+                    }
                     self.world.trace(|| format!("controller: {}", short(&event)));
                 }
                 _ => {}
@@ -146,7 +154,7 @@ impl Simulation {
     }
 
     /// Orders go their way.
-    fn post(&mut self, frames: Vec<(u64, Numbered<eyrie_control::ToNode>)>) {
+    fn post(&mut self, frames: Vec<Frame>) {
         for (line, frame) in frames {
             let Numbered { number, heard, mut message } = frame;
             let conn = line as usize - 1;
@@ -159,14 +167,38 @@ impl Simulation {
                 self.mistake_order(to, &mut message);
             }
             self.check_order(&message);
+            self.call_off_nearby(&message);
             if let (eyrie_control::ToNode::CheckpointSet { .. }, Endpoint::Node(to)) =
                 (&message, self.world.conns[conn].ends[1])
             {
                 self.strike_together(to);
             }
-            let message = crate::types::ToNode::Real(Box::new(message));
             let packet = Packet::ToNode(Numbered { number, heard, message });
             self.world.send(conn, Endpoint::Controller, packet);
+        }
+    }
+
+    /// Nobody is started while all are to end: what was ordered before that in the same turn is
+    /// called off in it, too.
+    fn check_called_off(&mut self, frames: &[Frame]) {
+        use eyrie_control::ToNode as To;
+        // As it is now: what the checks look at is what it was after the last turn that is over.
+        let planner = self.controller.as_ref().and_then(Controller::planner);
+        if !planner.is_some_and(Planner::goes_back) {
+            return;
+        }
+        for (index, (line, frame)) in frames.iter().enumerate() {
+            let To::Start { rank, start, .. } = &frame.message else { continue };
+            let calls_off = |(to, later): &Frame| match &later.message {
+                To::Kill { ranks } => to == line && ranks.contains(rank),
+                To::Signal { signal } => to == line && *signal == libc::SIGKILL,
+                To::Renew { .. } => to == line,
+                _ => false,
+            };
+            if !self.started.contains(start) && !frames[index..].iter().any(calls_off) {
+                let what = "starts while the planner waits for all to have ended";
+                return self.world.fail(format!("rank {rank} {what}"));
+            }
         }
     }
 
@@ -195,7 +227,7 @@ impl Simulation {
         }
         self.world.going = going;
         (self.dismissed, self.members, self.keepers) = (dismissed, members, keepers);
-        self.vaulted = vaults;
+        self.had_vault = std::mem::replace(&mut self.vaulted, vaults);
     }
 
     /// Nodes are told what a rank may still need.
@@ -221,6 +253,16 @@ impl Simulation {
         let words = moved.as_ref().map(|m| Words { first: m.first, words: m.words.clone() });
         self.world.check_restore(*rank, *start as u32, words.as_ref(), from.det_pos);
         self.fault_nearby(6);
+    }
+
+    /// The newest image of a rank that comes back by itself counts no more: it was damaged, or more
+    /// was lost than it bears.
+    fn check_lost(&mut self, rank: u32, generation: u32) {
+        let damaged = self.world.damaged.contains(&(rank, generation));
+        if !damaged && !self.world.truth.may_roll_back() {
+            let what = format!("the newest image of rank {rank}, {generation},");
+            self.world.fail(format!("{what} counts no more"));
+        }
     }
 
     /// A rank comes back by itself: from the newest image of it that counts, unless that was
@@ -257,8 +299,8 @@ impl Simulation {
         world.controller.planner = planner.clone();
         world.controller.suspend = controller.suspension().clone();
         world.controller.retention = controller.retention().cloned().collect();
-        let back = controller.phase() != "running";
-        world.controller.rolling_back = back.then(|| (BTreeSet::new(), Vec::new()));
+        world.controller.is_busy = controller.phase() != "running";
+        world.controller.goes_back = controller.phase() == "rolling-back";
     }
 
     /// After a turn: images that count from now on, ranks that go back, the job's end.
@@ -267,13 +309,25 @@ impl Simulation {
             .zip(&self.world.controller.retention)
             .filter_map(|(rank, r)| Some((rank, r.newest()?.generation)))
             .collect();
+        // While a node was to leave that stays after all there may have been too few for the vault.
+        let few = self.stayed_at == self.world.now;
         for (rank, generation) in newest {
             let before = self.newest.insert(rank, generation).unwrap_or(0);
+            if generation < before && self.world.units.is_empty() {
+                self.check_lost(rank, before);
+            }
             if generation > before {
                 self.world.report.checkpoints += 1;
-                self.world.check_copies(rank, generation);
+                self.world.check_copies(rank, generation, few, self.had_vault);
+                self.world.check_incarnation(rank, generation);
+                self.world.check_cut(rank, generation);
+                self.loss_of_vaulted(rank, generation);
             }
         }
+        self.check_given_up();
+        self.check_awaited();
+        self.check_vaulted();
+        self.check_guards();
         let Some(controller) = &mut self.controller else { return };
         let (phase, rollbacks) = (controller.phase(), controller.rollbacks());
         let goes_back = phase == "rolling-back";
@@ -317,6 +371,9 @@ impl Simulation {
         if self.world.truth.may_roll_back() || self.rollbacks > 0 {
             return;
         }
+        if let Err(what) = self.world.check_inner() {
+            self.world.fail(what);
+        }
         let told = std::mem::take(&mut self.floors);
         let told = told.into_iter().filter(|f| f.0 + TOLD < self.world.now);
         for (_, rank, (need, det_pos)) in told.collect::<Vec<_>>() {
@@ -331,8 +388,19 @@ impl Simulation {
         }
     }
 
+    /// No checkpoint waits for a router that is none any more.
+    fn check_awaited(&mut self) {
+        let members = self.world.controller.planner.members();
+        let Some(controller) = &mut self.controller else { return };
+        let gone = controller.pauses().awaited().find(|m| !members.contains(m));
+        if let Some(router) = gone.filter(|_| !self.world.controller.is_busy) {
+            let why = format!("a checkpoint waits for router {router}, which is gone");
+            self.world.fail(why);
+        }
+    }
+
     /// Whether the controller cannot reach a node.
-    fn is_away(&self, member: Member) -> bool {
+    pub(super) fn is_away(&self, member: Member) -> bool {
         let Some(node) = self.world.nodes.get(&member) else { return true };
         node.real.away_until + TOLD > self.world.now || self.world.conns[node.conn].broken
     }

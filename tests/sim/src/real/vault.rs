@@ -4,6 +4,7 @@
 //! Modelled: what nodes keep: the images of a round are there when all of its nodes have prepared
 //! it, as long as no more of these are gone, or have dropped it, than the vault bears.
 
+use crate::real::Happens;
 use crate::types::*;
 use crate::world::World;
 use eyrie_control::VaultOrder;
@@ -15,12 +16,22 @@ use eyrie_vault::record::Summary;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Once in so many times that a node takes part in a round it dies; if it brings in what replaces
+/// something, once in so many.
+const IN_ROUND: u64 = 20;
+const IN_LATER_ROUND: u64 = 5;
+
+/// What a round has of an image, and the nodes that keep it.
+type OfRound = (u64, Rc<Image>, Vec<Member>);
+
 /// What nodes have prepared of each round, and who has.
 #[derive(Clone, Default)]
 pub struct Rounds {
     prepared: BTreeMap<u64, (Vec<Member>, Encoded)>,
     /// The round of each image that the vault has.
     of: BTreeMap<(u32, u32), u64>,
+    /// What the round before has of it, as long as the later one may come to nothing.
+    before: BTreeMap<(u32, u32), OfRound>,
 }
 
 impl World {
@@ -28,11 +39,16 @@ impl World {
         match order {
             VaultOrder::Begin { generation, files, .. } => {
                 self.rounds.prepared.entry(generation).or_default().0.retain(|m| *m != at);
+                let older = |f: &(u32, u32)| self.vault.keys().any(|k| k.0 == f.0 && k.1 < f.1);
+                let once = if files.iter().any(older) { IN_LATER_ROUND } else { IN_ROUND };
                 if self.mutated(Mutation::CollectedEarly) {
                     let newer = |k: &(u32, u32)| files.iter().any(|f| f.0 == k.0 && f.1 > k.1);
                     self.vault.retain(|key, _| !newer(key));
                 }
                 self.begin_payload(at, generation, &files);
+                if !files.is_empty() {
+                    self.lose_in_round(at, once);
+                }
             }
             VaultOrder::Encode { generation, .. } => {
                 let summary = summary(at.node);
@@ -48,6 +64,14 @@ impl World {
                 generations.into_iter().for_each(|generation| self.drop_round(at, generation));
             }
             VaultOrder::Scrub { .. } => {}
+        }
+    }
+
+    /// A node that brings in what only it has: now and then it dies.
+    fn lose_in_round(&mut self, at: Member, once: u64) {
+        if self.faults_left > 0 && self.random.one_in(once) {
+            let after = self.random.below(500);
+            self.at(after, Event::Real(Happens::LoseThis { member: at }));
         }
     }
 
@@ -91,25 +115,39 @@ impl World {
     fn commit_round(&mut self, round: u64) {
         let Some((members, images)) = self.rounds.prepared.remove(&round) else { return };
         for (rank, generation, image) in images {
-            self.rounds.of.insert((rank, generation), round);
-            self.vault.insert((rank, generation), (image, members.clone()));
+            let key = (rank, generation);
+            let of = self.rounds.of.insert(key, round);
+            let stored = self.vault.insert(key, (image, members.clone()));
+            if let (Some(of), Some((image, members))) = (of.filter(|of| *of != round), stored) {
+                self.rounds.before.insert(key, (of, image, members));
+            }
         }
     }
 
     /// A node has nothing any more of a round.
     fn drop_round(&mut self, at: Member, round: u64) {
         self.rounds.prepared.remove(&round);
-        for (image, (_, members)) in &mut self.vault {
-            if self.rounds.of.get(image) == Some(&round) {
-                let own = members.iter_mut().filter(|m| m.node == at.node);
-                own.for_each(|m| m.epoch = 0);
+        let gives_up = |members: &mut Vec<Member>| {
+            members.iter_mut().filter(|m| m.node == at.node).for_each(|m| m.epoch = 0);
+        };
+        let of_round = self.rounds.of.iter().filter(|(_, of)| **of == round);
+        for image in of_round.map(|(image, _)| *image).collect::<Vec<_>>() {
+            if let Some((of, stored, members)) = self.rounds.before.remove(&image) {
+                self.rounds.of.insert(image, of);
+                self.vault.insert(image, (stored, members));
+            } else if let Some((_, members)) = self.vault.get_mut(&image) {
+                gives_up(members);
             }
         }
+        let before = self.rounds.before.values_mut().filter(|(of, ..)| *of == round);
+        before.for_each(|(.., members)| gives_up(members));
     }
 
     /// A node keeps what it stored, and is this member from now on.
     pub fn renew_guard(&mut self, before: Member, now: Member) {
-        let members = self.vault.values_mut().flat_map(|(_, members)| members);
+        let stored = self.vault.values_mut().map(|(_, members)| members);
+        let earlier = self.rounds.before.values_mut().map(|(.., members)| members);
+        let members = stored.chain(earlier).flatten();
         members.filter(|m| **m == before).for_each(|m| *m = now);
     }
 }

@@ -1,14 +1,17 @@
-//! A fault at every step of a run: first nothing is broken, then, at each step and for each party
-//! that takes part in it, the run is gone through again with that party gone right before the step,
-//! or right after it.
+//! A fault at every step of a run: first nothing is broken, then, for each step and each party that
+//! takes part in it, the run is gone through again with that party gone right before the step, or
+//! right after it.
 //!
-//! A step is a delivery, a write, or a turn of the controller that decides something. Jobs are
-//! small, and their controllers always have successors. The same seed up to the same step is the
-//! same run, so a fault goes by the step's number: `STEP:WHAT`.
+//! A step is a delivery, a write, or a turn of the controller that it writes down. Jobs are small.
+//! The same seed up to the same step is the same run, so a fault goes by the step's number:
+//! `STEP:WHAT`.
 
-use crate::term::Fate;
+use crate::real::fate::Fate;
+use crate::real::host::Simulation;
+use crate::real::{Happens, Setup, Told};
 use crate::types::*;
-use crate::world::{self, Config, World};
+use crate::world;
+use eyrie_control as control;
 use eyrie_protocol::membership::Member;
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -25,7 +28,7 @@ pub enum Fault {
     Node(u32),
     /// The controller dies in the turn that comes next.
     Controller(Fate),
-    /// The controller does not reach a node any more, which goes on for a while.
+    /// The connection of a node to the controller breaks; it goes on for a while.
     CutOff(u32),
     /// The connection of two nodes breaks.
     Link(u32, u32),
@@ -122,50 +125,73 @@ impl Display for Report {
     }
 }
 
-/// Goes through a seed with a fault at every step. Err: which one, if any, and what is wrong then.
-pub fn run(config: Config) -> Result<Report, (Option<At>, String)> {
-    let mut world = World::new(Config { small: true, trace: false, ..config });
-    let (mut report, mut after) = (Report::default(), Vec::new());
+/// All faults of a seed: at each step, what may break right before it and right after it.
+///
+/// # Errors
+/// What is wrong without any.
+pub fn faults(setup: Setup) -> Result<Vec<At>, String> {
+    let mut run = Simulation::begin(Setup { small: true, trace: false, ..setup })?;
+    let (mut all, mut after) = (Vec::new(), Vec::new());
     loop {
-        let step = world.report.events;
-        let before = world.clone();
-        let (concerned, torn) = before.faults_at_hand();
-        let ended = world.advance();
-        let concerned = if world.is_step() { concerned } else { Vec::new() };
+        let step = run.world.report.events;
+        let (concerned, torn) = run.faults_at_hand();
+        let before = run.journal();
+        let is_turn = run.is_turn();
+        let ended = run.advance();
+        // What the controller did is a step only if it decided something.
+        let concerned = match is_turn && run.journal() == before {
+            true => Vec::new(),
+            false => concerned,
+        };
         after.extend(concerned.iter().copied());
         after.sort_unstable();
         after.dedup();
-        for fault in std::mem::replace(&mut after, concerned) {
-            let mut broken = before.clone();
-            if !broken.break_now(fault) {
-                continue;
-            }
+        let now = std::mem::replace(&mut after, concerned);
+        all.extend(now.into_iter().map(|fault| At { step, fault }));
+        after.extend(torn);
+        if let Some(ended) = ended {
+            return ended.map(|()| all);
+        }
+    }
+}
+
+/// Goes through a seed with a fault at every step; with `most`, at no more than so many, which are
+/// spread over the run. Err: which one, if any, and what is wrong then.
+pub fn run(setup: Setup, most: Option<usize>) -> Result<Report, (Option<At>, String)> {
+    let all = faults(setup).map_err(|why| (None, why))?;
+    let every = most.map_or(1, |most| all.len().div_ceil(most.max(1)).max(1));
+    let mut report = Report::default();
+    let mut steps: Vec<u64> = all.iter().map(|at| at.step).collect();
+    steps.dedup();
+    report.steps = steps.len() as u64;
+    for at in all.into_iter().skip(setup.seed as usize % every).step_by(every) {
+        // Else it is not there.
+        if let Some(one) = run_with(setup, at).map_err(|why| (Some(at), why))? {
             report.runs += 1;
-            let one = broken.run().map_err(|why| (Some(At { step, fault }), why))?;
             report.sum.add(&one);
         }
-        after.extend(torn);
-        match ended {
-            Some(Ok(())) => break,
-            Some(Err(why)) => return Err((None, why)),
-            None => {}
-        }
-        report.steps += u64::from(!after.is_empty());
     }
     Ok(report)
 }
 
 /// One of these runs.
-pub fn run_one(config: Config, at: At) -> Result<world::Report, String> {
-    let mut world = World::new(Config { small: true, ..config });
-    while world.report.events < at.step {
-        if let Some(ended) = world.advance() {
-            return ended.map(|()| world.report);
+///
+/// # Errors
+/// What is wrong, or that there is nothing to break.
+pub fn run_one(setup: Setup, at: At) -> Result<world::Report, String> {
+    run_with(setup, at)?.ok_or_else(|| format!("there is nothing to break by {at}"))
+}
+
+fn run_with(setup: Setup, at: At) -> Result<Option<world::Report>, String> {
+    let mut run = Simulation::begin(Setup { small: true, ..setup })?;
+    while run.world.report.events < at.step {
+        if let Some(ended) = run.advance() {
+            return ended.map(|()| Some(run.world.report));
         }
     }
-    match world.break_now(at.fault) {
-        true => world.run(),
-        false => Err(format!("there is nothing to break by {at}")),
+    match run.break_now(at.fault) {
+        true => run.run().map(Some),
+        false => Ok(None),
     }
 }
 
@@ -179,29 +205,9 @@ fn number(end: Endpoint) -> Option<u32> {
 /// The rank that something is about.
 fn rank_in(packet: &Packet) -> Option<u32> {
     match packet {
-        Packet::ToNode(frame) => match frame.message {
-            ToNode::Home { rank, .. }
-            | ToNode::Start { rank, .. }
-            | ToNode::Copy { rank, .. }
-            | ToNode::Checkpoint { rank, .. }
-            | ToNode::Pause { rank, .. }
-            | ToNode::Resume { rank, .. }
-            | ToNode::Trim { rank, .. }
-            | ToNode::Kill { rank, .. }
-            | ToNode::GoOn { rank } => Some(rank),
-            ToNode::Restore(ref order) => Some(order.rank),
-            _ => None,
-        },
-        Packet::FromNode(frame) => match frame.message {
-            FromNode::Restored { rank, .. }
-            | FromNode::ImageBad { rank, .. }
-            | FromNode::Found { rank, .. }
-            | FromNode::Unfit { rank, .. }
-            | FromNode::Stored { rank, .. }
-            | FromNode::NotCopied { rank, .. }
-            | FromNode::NoCheckpoint { rank }
-            | FromNode::Paused { rank, .. }
-            | FromNode::Output { rank, .. } => Some(rank),
+        Packet::ToNode(frame) => rank_ordered(&frame.message),
+        Packet::FromNode(frame) => match &frame.message {
+            FromNode::Real(told) => rank_told(told),
             _ => None,
         },
         Packet::Peer(said) => match *said {
@@ -218,18 +224,56 @@ fn rank_in(packet: &Packet) -> Option<u32> {
     }
 }
 
-impl World {
-    /// Whether what happened last was a step: what the controller did only if it decided
-    /// something.
-    fn is_step(&self) -> bool {
-        self.decided != Some(false)
+fn rank_ordered(order: &control::ToNode) -> Option<u32> {
+    use control::ToNode as To;
+    match order {
+        To::Start { rank, .. }
+        | To::Find { rank, .. }
+        | To::Copy { rank, .. }
+        | To::Trim { rank, .. }
+        | To::LetGo { rank }
+        | To::Yield { rank }
+        | To::Pause { rank, .. }
+        | To::Resume { rank, .. } => Some(*rank),
+        To::Checkpoint(order) => Some(order.rank),
+        To::Kill { ranks } => ranks.first().copied(),
+        _ => None,
+    }
+}
+
+fn rank_told(told: &Told) -> Option<u32> {
+    use control::FromNode as From;
+    match told.said {
+        From::Ended { rank, .. }
+        | From::Output { rank, .. }
+        | From::CheckpointOver { rank, .. }
+        | From::Started { rank, .. }
+        | From::NotStarted { rank, .. }
+        | From::Found { rank, .. }
+        | From::Copied { rank, .. }
+        | From::Paused { rank, .. } => Some(rank),
+        _ => None,
+    }
+}
+
+impl Simulation {
+    /// Whether what comes next is a turn of the controller.
+    fn is_turn(&self) -> bool {
+        match self.world.coming() {
+            Some(Event::Arrive { conn, side } | Event::Closed { conn, side }) => {
+                self.is_controllers(*conn, *side)
+            }
+            Some(Event::Call { .. }) => true,
+            Some(Event::Real(what)) => !matches!(what, Happens::Beat | Happens::Perish { .. }),
+            _ => false,
+        }
     }
 
     /// What may break right before and right after what comes next; and what only after it.
     fn faults_at_hand(&self) -> (Vec<Fault>, Option<Fault>) {
         let mut all = Vec::new();
         let mut torn = None;
-        match self.coming() {
+        match self.world.coming() {
             Some(Event::Arrive { conn, side }) => self.faults_on_the_way(*conn, *side, &mut all),
             Some(Event::Written { at, rank, generation, .. }) => {
                 all.extend([Fault::Node(at.node), Fault::Rank(*rank)]);
@@ -246,11 +290,11 @@ impl World {
             }
             _ => {}
         }
-        if self.coming().is_some_and(|event| self.is_turn(event)) {
+        if self.is_turn() {
             all.extend(Fate::ALL.map(Fault::Controller));
-            if self.controller.planner.leaving().next().is_some() {
+            if self.world.controller.planner.leaving().next().is_some() {
                 // All of them have their part in that.
-                all.extend(self.nodes.keys().map(|m| Fault::Node(m.node)));
+                all.extend(self.world.nodes.keys().map(|m| Fault::Node(m.node)));
             }
         }
         (all, torn)
@@ -258,7 +302,7 @@ impl World {
 
     /// Who takes part in a delivery, and its connection.
     fn faults_on_the_way(&self, conn: usize, side: usize, all: &mut Vec<Fault>) {
-        let c = &self.conns[conn];
+        let c = &self.world.conns[conn];
         let Some((_, packet)) = c.queues[1 - side].front().filter(|_| c.open[side] && !c.blocked)
         else {
             return;
@@ -266,9 +310,10 @@ impl World {
         let ends = c.ends.map(number);
         all.extend(ends.into_iter().flatten().map(Fault::Node));
         all.extend(rank_in(packet).map(Fault::Rank));
-        all.push(Fault::Late(conn));
         match ends {
-            [Some(a), Some(b)] => all.extend([Fault::Link(a, b), Fault::Twice(a, b)]),
+            [Some(a), Some(b)] => {
+                all.extend([Fault::Link(a, b), Fault::Twice(a, b), Fault::Late(conn)]);
+            }
             [Some(node), None] | [None, Some(node)] => all.push(Fault::CutOff(node)),
             [None, None] => {}
         }
@@ -276,48 +321,67 @@ impl World {
 
     /// Breaks something. False: it is not there.
     fn break_now(&mut self, fault: Fault) -> bool {
-        self.count_anew();
-        self.report.faults += 1;
-        self.trace(|| format!("FAULT {fault}"));
-        let there = |node: u32| self.nodes.keys().copied().find(|m| m.node == node);
+        self.sync();
+        self.world.count_anew();
+        self.world.report.faults += 1;
+        self.world.trace(|| format!("FAULT {fault}"));
+        let there = |node: u32| self.world.nodes.keys().copied().find(|m| m.node == node);
         match fault {
-            Fault::Rank(rank) => self.kill_this_rank(rank),
-            Fault::Node(node) => self.kill_this_node(there(node)),
-            Fault::Controller(fate) => {
-                self.fate = Some(fate);
-                true
+            Fault::Rank(rank) => {
+                let lives = |n: &(&Member, &crate::node::Node)| {
+                    n.1.procs.get(&rank).is_some_and(|p| !p.done)
+                };
+                let home = self.world.nodes.iter().find(lives).map(|(at, _)| *at);
+                home.map(|at| self.kill_this_rank(at, rank)).is_some()
             }
-            Fault::CutOff(node) => there(node).is_some_and(|m| self.cut_this_off(m)),
+            Fault::Node(node) => {
+                let member = there(node).filter(|_| self.world.nodes.len() > 1);
+                member.map(|member| self.kill_this_node(Some(member))).is_some()
+            }
+            Fault::Controller(fate) => {
+                let lives = self.controller.is_some();
+                self.fate = Some(fate).filter(|_| lives);
+                lives
+            }
+            Fault::CutOff(node) => there(node).is_some_and(|m| self.lose_this_connection(m)),
             Fault::Link(a, b) => {
                 let link = self.link_of(there(a), there(b));
-                link.map(|(_, _, conn)| self.cut(conn)).is_some()
+                link.map(|(_, _, conn)| self.world.cut(conn)).is_some()
             }
             Fault::Twice(a, b) => {
                 let link = self.link_of(there(a), there(b));
-                link.map(|(a, b, _)| self.connect(a, b)).is_some()
+                link.map(|(a, b, _)| self.world.connect(a, b)).is_some()
             }
             Fault::Late(conn) => self.hold_up(conn),
-            Fault::Torn(node, rank, generation) => {
-                let node = there(node).and_then(|at| self.node(at));
-                let stored = node.and_then(|n| n.disk.get_mut(&(rank, generation)));
-                stored.map(|stored| stored.bad = true).is_some()
-            }
+            Fault::Torn(node, rank, generation) => self.tear(there(node), rank, generation),
         }
     }
 
     fn link_of(&self, a: Option<Member>, b: Option<Member>) -> Option<(Member, Member, usize)> {
         let (a, b) = (a?, b?);
-        let link = self.nodes.get(&a)?.peers.get(&b)?;
+        let link = self.world.nodes.get(&a)?.peers.get(&b)?;
         Some((a, b, link.conn))
     }
 
     fn hold_up(&mut self, conn: usize) -> bool {
-        let c = &mut self.conns[conn];
+        let c = &mut self.world.conns[conn];
         if c.blocked || c.broken {
             return false;
         }
         c.blocked = true;
-        self.at(LATE, Event::Heal { conn });
+        self.world.at(LATE, Event::Heal { conn });
+        true
+    }
+
+    fn tear(&mut self, at: Option<Member>, rank: u32, generation: u32) -> bool {
+        let node = at.and_then(|at| self.world.node(at));
+        let Some(stored) = node.and_then(|n| n.disk.get_mut(&(rank, generation))) else {
+            return false;
+        };
+        stored.bad = true;
+        self.world.damaged.insert((rank, generation));
+        // With it a snapshot may be lost, as with a node.
+        self.world.truth.deaths += u64::from(self.world.together);
         true
     }
 }
