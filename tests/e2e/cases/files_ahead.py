@@ -69,6 +69,34 @@ done
 cat log old
 """
 
+# Makes folders that are never open.
+MAY_MAKE = """
+i=0
+while test $i -lt 30; do
+    while test $i = 10 -o $i = 20 && ! test -e go.$i; do :; done
+    mkdir -p dir.$i; ln -sf dir.$i link.$i
+    echo $i >> at
+    i=$((i + 1))
+done
+echo dir.* link.*
+"""
+
+# Moves folders away, one of them twice, and goes on in new ones of their names.
+FOLDERS = """
+i=0; mkdir run run/sub
+while test $i -lt 30; do
+    while test $i = 10 -o $i = 20 && ! test -e go.$i; do sleep 0.01; done
+    echo $i >> run/sub/log
+    case $i in
+    12) mv run a; mv a b; mkdir run run/sub;;
+    16) mv b c; mv run/sub run/other; mkdir run/sub;;
+    esac
+    echo $i >> at
+    i=$((i + 1))
+done
+for file in $(find c run -type f | sort); do echo $file; cat $file; done
+"""
+
 # Makes folders and files that must be new, by itself: of a child that is gone at once it may not be
 # known whose it was.
 MAKES = """
@@ -272,6 +300,18 @@ def test_a_script_that_renames_over_others():
 def test_a_program_that_makes_what_must_be_new():
     if os.geteuid() == 0:
         right([sys.executable, "-c", MAKES], ["/old was replaced", "/once.15 came after", "put back"])
+
+
+def test_folders_that_get_other_names_more_than_once():
+    if os.geteuid() == 0:
+        right(["sh", "-c", FOLDERS], ["/run was renamed to", "/c since the checkpoint; it is put back"])
+
+
+def test_what_an_ordinary_user_may_have_made_is_named():
+    code, out, err, expected = comes_back(["sh", "-c", MAY_MAKE], make=Ordinary)
+    assert (code, out) == (0, expected), (code, out, expected, err)
+    if os.geteuid() == 0:
+        assert "came after the checkpoint, as did " in err and "not known who made that" in err, err
 
 
 def test_a_file_whose_blocks_are_shared():

@@ -8,7 +8,6 @@
 
 use crate::kernel::leases;
 use crate::kernel::procfs::{self, Stat};
-use crate::resources::files::watch::{Whose, whose};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,8 +17,26 @@ use std::time::{Duration, Instant};
 /// For how long it is taken for true who works in a folder.
 const FRESH: Duration = Duration::from_millis(250);
 
+/// Most parents of a process that are looked at.
+const MAX_PARENTS: usize = 64;
+
 /// First processes of programs, and where they work.
 type Roots = BTreeMap<libc::pid_t, PathBuf>;
+
+/// Whose a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Of the program with this first process.
+    Program(libc::pid_t),
+    /// Of none.
+    Others,
+    /// Of this child of ours, which may become a program.
+    Early(libc::pid_t),
+    /// It is this one, which puts files back and writes images.
+    Ours,
+    /// It is gone.
+    Unknown,
+}
 
 /// What was found a moment ago.
 #[derive(Debug, Default)]
@@ -79,6 +96,28 @@ fn is_in_the_way(pid: libc::pid_t, folder: &Path, roots: &Roots, user: u32) -> b
         return false;
     }
     !is_above_us(pid) || has_terminal(pid)
+}
+
+/// Whose a process is.
+pub(crate) fn whose(pid: libc::pid_t, roots: &BTreeMap<libc::pid_t, PathBuf>) -> Whose {
+    let (mut at, this) = (pid, std::process::id() as libc::pid_t);
+    for _ in 0..MAX_PARENTS {
+        if roots.contains_key(&at) {
+            return Whose::Program(at);
+        }
+        if at <= 1 {
+            return Whose::Others;
+        }
+        let Ok(stat) = Stat::read(at) else { return Whose::Unknown };
+        let parent = stat.field(4) as libc::pid_t;
+        match (at == this, parent == this) {
+            (true, _) => return Whose::Ours,
+            // A twin, what is just being restored, or a program that is not followed yet.
+            (_, true) if !roots.contains_key(&parent) => return Whose::Early(at),
+            _ => at = parent,
+        }
+    }
+    Whose::Others
 }
 
 fn is_above_us(pid: libc::pid_t) -> bool {

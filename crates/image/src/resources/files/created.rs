@@ -12,7 +12,7 @@
 use crate::kernel::inode::born;
 use crate::resources::clocks;
 use eyrie_image_format::state::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -77,12 +77,14 @@ impl Birth {
 pub struct Made {
     boots: Vec<([u8; 16], i64)>,
     all: BTreeMap<PathBuf, Birth>,
+    /// It only goes where a file has to come back under its name.
+    pub(crate) only_in_the_way: bool,
 }
 
 impl Made {
     /// Nothing yet.
     pub(crate) fn new() -> Made {
-        Made { boots: clocks::offset().into_iter().collect(), all: BTreeMap::new() }
+        Made { boots: clocks::offset().into_iter().collect(), ..Made::default() }
     }
 
     /// What was noted in a file; what cannot be read there is passed over.
@@ -152,7 +154,23 @@ impl Made {
     pub(crate) fn of(&self, by: libc::pid_t) -> Made {
         let own = |(_, birth): &(&PathBuf, &Birth)| birth.by == by && !birth.shared;
         let own = self.all.iter().filter(own).map(|(path, birth)| (path.clone(), *birth));
-        Made { boots: self.boots.clone(), all: own.collect() }
+        Made { boots: self.boots.clone(), all: own.collect(), only_in_the_way: false }
+    }
+
+    /// What these programs made, and nobody else has used.
+    pub(crate) fn of_all(&self, programs: &BTreeSet<libc::pid_t>) -> Made {
+        let alone = programs.len() == 1;
+        let own = |(_, birth): &(&PathBuf, &Birth)| {
+            programs.contains(&birth.by) && !(alone && birth.shared)
+        };
+        let own = self.all.iter().filter(own).map(|(path, birth)| (path.clone(), *birth));
+        Made { boots: self.boots.clone(), all: own.collect(), only_in_the_way: false }
+    }
+
+    /// Others go on who may be about to use it: it goes only where a file has to come back under its
+    /// name.
+    pub fn leave_what_is_not_in_the_way(&mut self) {
+        self.only_in_the_way = true;
     }
 
     /// What is below a folder stays as it is.
@@ -167,7 +185,12 @@ impl Made {
 
     /// What is there of it that was made after the checkpoint, those below a folder before it.
     pub(crate) fn since(&self, state: &State) -> Vec<Newer> {
-        let Some(moment) = clocks::moment(state, &self.boots) else { return Vec::new() };
+        let moment = clocks::moment(state, &self.boots);
+        moment.map_or_else(Vec::new, |moment| self.since_ns(moment))
+    }
+
+    /// The same of a time of day.
+    pub(crate) fn since_ns(&self, moment: i64) -> Vec<Newer> {
         let mut there = self.there();
         there.retain(|newer| {
             self.all.get(&newer.path).is_some_and(|birth| birth.came_ns() >= moment)
@@ -247,6 +270,12 @@ impl Notes {
         file.write_all(made.text().as_bytes())?;
         fs::rename(&new, path)?;
         Ok(Notes { path: path.to_path_buf(), file, lines: made.all.len() })
+    }
+
+    /// One is nobody's.
+    pub fn remove(&mut self, path: &Path) {
+        let _ = self.file.write_all(format!("shared {}\n", digits(path)).as_bytes());
+        self.lines += 1;
     }
 
     /// Notes one.

@@ -2,6 +2,7 @@
 
 pub(crate) mod appends;
 pub(crate) mod attribution;
+pub(crate) mod beginning;
 pub(crate) mod created;
 pub(crate) mod fingerprint;
 pub(crate) mod links;
@@ -9,6 +10,7 @@ pub(crate) mod mapped;
 pub(crate) mod metadata;
 pub(crate) mod open_files;
 pub(crate) mod refill;
+pub(crate) mod renamed_folders;
 pub(crate) mod special;
 pub(crate) mod stored;
 pub(crate) mod undo;

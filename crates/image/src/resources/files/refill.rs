@@ -1,8 +1,10 @@
 //! Making a file hold what it held at the checkpoint, and keeping what it held since.
 
 use crate::kernel::holes::next_part;
+use crate::resources::files::created::Newer;
+use crate::resources::files::undo::FileNote;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,11 +16,17 @@ const BLOCK_BYTES: u64 = 512;
 
 /// Whether a file holds this.
 pub(crate) fn is_same(path: &Path, content: &File, bytes: u64) -> io::Result<bool> {
+    let long = fs::symlink_metadata(path)?.len() == bytes;
+    Ok(long && is_same_so_far(path, content, bytes)?)
+}
+
+/// Whether a file holds this, and more behind it or not.
+pub(crate) fn is_same_so_far(path: &Path, content: &File, bytes: u64) -> io::Result<bool> {
     let file = open(path, false)?;
-    if file.metadata()?.len() != bytes {
+    let mut same = file.metadata()?.len() >= bytes;
+    if !same {
         return Ok(false);
     }
-    let mut same = true;
     each_chunk(&file, content, bytes, |_, a, b| {
         same &= a == b;
         Ok(())
@@ -105,6 +113,48 @@ pub(crate) fn keep(path: &Path, aside: &Path, moves: bool) -> Option<PathBuf> {
         return None;
     }
     if moves { fs::remove_file(path).ok().map(|()| to) } else { Some(to) }
+}
+
+/// Takes away what came after the checkpoint.
+pub(crate) fn away(all: &[Newer], aside: Option<&Path>) -> Vec<FileNote> {
+    let mut notes = Vec::new();
+    for Newer { path, meta, .. } in all {
+        let same = |m: &Metadata| (m.dev(), m.ino()) == (meta.dev(), meta.ino());
+        if !fs::symlink_metadata(path).is_ok_and(|m| same(&m)) {
+            continue;
+        }
+        if meta.is_dir() {
+            // One in which there is something stays.
+            drop(fs::remove_dir(path));
+            continue;
+        }
+        if fs::symlink_metadata(path).is_ok_and(|m| m.is_file() && m.nlink() > 1) {
+            // What it holds stays under its other name.
+            let left = fs::remove_file(path).is_err();
+            let what = if left { "cannot be removed" } else { "is removed" };
+            let what = format!("was linked after the checkpoint; it {what}");
+            notes.push(FileNote { path: path.clone(), what, left });
+            continue;
+        }
+        let to = clear(path, aside);
+        let left = to.is_none();
+        let what = match to {
+            Some(to) => format!("came after the checkpoint; it is now {}", to.display()),
+            None => "came after the checkpoint; it cannot be moved away".into(),
+        };
+        notes.push(FileNote { path: path.clone(), what, left });
+    }
+    notes
+}
+
+/// Takes away what is to have its name no more; tells where it is kept.
+pub(crate) fn clear(path: &Path, aside: Option<&Path>) -> Option<PathBuf> {
+    if let Some(to) = aside.and_then(|aside| keep(path, aside, true)) {
+        return Some(to);
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".eyrie-ahead");
+    fs::rename(path, &beside).is_ok().then(|| beside.into())
 }
 
 #[cfg(test)]

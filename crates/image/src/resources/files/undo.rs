@@ -16,7 +16,8 @@ use crate::kernel::leases;
 use crate::resources::files::appends::{Appended, RecordedAppends};
 use crate::resources::files::created::{Made, Newer};
 use crate::resources::files::metadata::Then;
-use crate::resources::files::refill::{is_same, keep, put};
+use crate::resources::files::refill::{away, clear, is_same, keep, put};
+use crate::resources::files::renamed_folders::{self, Folder, RenamedFolder};
 use crate::resources::files::special::{self, Special};
 use crate::resources::open::file_id;
 use eyrie_image_format::state::files::path_of;
@@ -76,7 +77,7 @@ enum Now {
 
 /// One file.
 #[derive(Debug)]
-struct Case {
+pub(super) struct Case {
     id: u64,
     file: FileId,
     path: PathBuf,
@@ -85,6 +86,8 @@ struct Case {
     flags: u32,
     mode: u32,
     marks: Option<Marks>,
+    /// Where it is if only folders have other names.
+    elsewhere: Option<PathBuf>,
     now: Now,
     /// Why it is to be left as it is.
     hands_off: Option<String>,
@@ -103,8 +106,12 @@ pub struct Undo {
     aside: Option<PathBuf>,
     /// What the program made since the checkpoint, what is below a folder before it.
     newer: Vec<Newer>,
-    /// Folders that it had made, with access rights and other marks, each before those below.
-    folders: BTreeMap<PathBuf, (u32, Option<Marks>)>,
+    /// What it may have made since.
+    unsure: Vec<Newer>,
+    /// Folders that it had made, each before those below.
+    folders: BTreeMap<PathBuf, Folder>,
+    /// Those of them that have other names.
+    renamed: Vec<RenamedFolder>,
     /// Links and named pipes that it had made.
     specials: Vec<Special>,
     done: bool,
@@ -115,6 +122,19 @@ pub struct Undo {
 pub type Contents<'a> = &'a dyn Fn(u64) -> Option<&'a File>;
 
 impl Case {
+    /// A file as it was, which is looked at by [`Undo::of`].
+    pub(super) fn new(
+        id: u64,
+        file: FileId,
+        (born_ns, links, mode): (i64, u32, u32),
+        flags: u32,
+        marks: Option<Marks>,
+    ) -> Case {
+        let path = PathBuf::from(path_of(&file.path));
+        let (now, elsewhere, hands_off, made) = (Now::There, None, None, None);
+        Case { id, file, path, born_ns, links, flags, mode, marks, elsewhere, now, hands_off, made }
+    }
+
     fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
@@ -154,20 +174,8 @@ fn cases<'a>(states: impl Iterator<Item = &'a State>) -> Vec<Case> {
         if flags & (bits::FOLDER | bits::SPECIAL) != 0 {
             continue;
         }
-        let path = PathBuf::from(path_of(&file.path));
-        let new = || Case {
-            id: *id,
-            file: file.clone(),
-            path,
-            born_ns: *born_ns,
-            links: *links,
-            flags: *flags,
-            mode: *mode,
-            marks: marks.clone(),
-            now: Now::There,
-            hands_off: None,
-            made: None,
-        };
+        let about = (*born_ns, *links, *mode);
+        let new = || Case::new(*id, file.clone(), about, *flags, marks.clone());
         let case = all.entry(*id).or_insert_with(new);
         // It only grows if nobody writes to it otherwise.
         let grows = case.flags & flags & bits::GROWS;
@@ -177,10 +185,11 @@ fn cases<'a>(states: impl Iterator<Item = &'a State>) -> Vec<Case> {
 }
 
 /// The folders that `states` tell of.
-fn folders(states: &[&State]) -> BTreeMap<PathBuf, (u32, Option<Marks>)> {
+fn folders(states: &[&State]) -> BTreeMap<PathBuf, Folder> {
     let folder = |o: &AnonymousObject| match &o.kind {
-        ObjectKind::Kept { file, flags, marks, .. } if flags & bits::FOLDER != 0 => {
-            Some((PathBuf::from(path_of(&file.path)), (o.mode, marks.clone())))
+        ObjectKind::Kept { file, born_ns, flags, marks, .. } if flags & bits::FOLDER != 0 => {
+            let (ino, born_ns, mode, marks) = (file.ino, *born_ns, o.mode, marks.clone());
+            Some((PathBuf::from(path_of(&file.path)), Folder { ino, born_ns, mode, marks }))
         }
         _ => None,
     };
@@ -206,14 +215,23 @@ impl Undo {
         (shared, made): (&[PathBuf], &Made),
     ) -> Undo {
         let states: Vec<&State> = states.collect();
-        let newer = states.first().map_or_else(Vec::new, |first| made.since(first));
+        let mut newer = states.first().map_or_else(Vec::new, |first| made.since(first));
         let (folders, specials) = (folders(&states), special::of(&states));
-        let mut undo = Undo::of(cases(states.into_iter()), how, aside, (shared, newer));
-        (undo.folders, undo.specials) = (folders, specials);
+        let renamed = renamed_folders::find(&folders);
+        let mut cases = cases(states.into_iter());
+        for case in &mut cases {
+            let now = renamed_folders::now(&renamed, &case.path);
+            case.elsewhere = (now != case.path).then_some(now);
+        }
+        let in_the_way = |new: &Newer| cases.iter().any(|case| case.path == new.path);
+        newer.retain(|new| !made.only_in_the_way || in_the_way(new));
+        let mut undo = Undo::of(cases, how, aside, (shared, newer));
+        (undo.folders, undo.renamed, undo.specials) = (folders, renamed, specials);
         undo
     }
 
-    fn of(
+    /// The same of files as they are known; what is `newer` was made since.
+    pub(super) fn of(
         mut cases: Vec<Case>,
         (how, appended): (Files, Appended),
         aside: Option<PathBuf>,
@@ -259,19 +277,33 @@ impl Undo {
                 None => None,
             };
         }
-        let folders = BTreeMap::new();
-        newer.retain(|Newer { path, meta, guessed }| {
+        newer.retain(|Newer { path, meta, .. }| {
             let known = cases.iter().any(|case| case.is_it(meta) && !case.has_more(path, meta));
             let free = || !meta.is_file() || leases::of(path).is_none();
-            // Where nothing comes back under its name it stays.
-            let mut named = cases.iter().filter(|case| case.path == *path).peekable();
-            let wanted = !guessed || named.peek().is_some();
-            let wanted = wanted && named.all(|case| case.hands_off.is_none());
+            let mut named = cases.iter().filter(|case| case.path == *path);
+            let wanted = named.all(|case| case.hands_off.is_none());
             wanted && !known && !shared.contains(path) && free()
         });
-        let (specials, notes, done) = (vec![], vec![], false);
-        let recorded = RecordedAppends::default();
-        Undo { cases, how, appended, recorded, aside, newer, folders, specials, done, notes }
+        // Where something comes back under its name it has to go.
+        let (newer, unsure) = newer
+            .into_iter()
+            .partition(|new| !new.guessed || cases.iter().any(|case| case.path == new.path));
+        let (folders, renamed, specials) = (BTreeMap::new(), vec![], vec![]);
+        let (notes, recorded, done) = (vec![], RecordedAppends::default(), false);
+        Undo {
+            cases,
+            how,
+            appended,
+            recorded,
+            aside,
+            newer,
+            unsure,
+            folders,
+            renamed,
+            specials,
+            done,
+            notes,
+        }
     }
 
     fn case(&self, id: &FileId) -> Option<usize> {
@@ -378,6 +410,7 @@ impl Undo {
             }
         }
         if self.how == Files::Refuse {
+            different.extend(self.renamed.iter().map(|one| (&*one.path, one.described())));
             let differs = |s: &'_ Special| s.differs().map(str::to_owned);
             different.extend(self.specials.iter().filter_map(|s| Some((&*s.path, differs(s)?))));
         }
@@ -409,6 +442,7 @@ impl Undo {
     /// Puts them back.
     pub fn put_back(&mut self, contents: Contents<'_>) -> Result<(), RestoreError> {
         if self.moves() {
+            self.folders_back();
             self.set_newer_aside();
             self.set_journals_aside();
         }
@@ -423,10 +457,40 @@ impl Undo {
         }
         self.names_back();
         self.marks_back();
+        self.name_unsure();
         let moves = self.moves();
         self.notes.extend(self.specials.iter().filter_map(|special| special.put_back(moves)));
         self.done = true;
         Ok(())
+    }
+
+    /// Folders get the names that they had, with all that is below.
+    fn folders_back(&mut self) {
+        let mut renamed = std::mem::take(&mut self.renamed);
+        for i in 0..renamed.len() {
+            let one = renamed[i].clone();
+            let path = one.path.clone();
+            if let Err(e) = one.rename() {
+                let what = format!("{}; it cannot be put back: {e}", one.described());
+                self.notes.push(FileNote { path, what, left: true });
+                continue;
+            }
+            renamed[i + 1..].iter_mut().for_each(|later| one.back(&mut later.place));
+            self.newer.iter_mut().for_each(|newer| one.back(&mut newer.path));
+            for case in &mut self.cases {
+                case.made.iter_mut().for_each(|made| one.back(made));
+                if let Now::Moved(to) = &mut case.now {
+                    one.back(to);
+                    if *to == case.path {
+                        case.now = Now::There;
+                    }
+                }
+            }
+            // One that had its name for us alone.
+            drop(fs::remove_dir(&one.place));
+            let what = format!("{}; it is put back", one.described());
+            self.notes.push(FileNote { path, what, left: false });
+        }
     }
 
     /// Files get their owners, rights and other marks, and those that hold what they held the time
@@ -553,7 +617,7 @@ impl Undo {
     fn set_newer_aside(&mut self) {
         let mut newer = std::mem::take(&mut self.newer);
         newer.retain(|newer| !self.folders.contains_key(&newer.path));
-        for (folder, (mode, marks)) in &self.folders {
+        for (folder, Folder { mode, marks, .. }) in &self.folders {
             let mut new = fs::DirBuilder::new();
             // What cannot be made is missed by whoever wants it.
             if new.mode(*mode).create(folder).is_ok() {
@@ -564,6 +628,19 @@ impl Undo {
         }
         let notes = away(&newer, self.aside.as_deref());
         self.notes.extend(notes);
+    }
+
+    /// What the program may have made since stays, and is named, all in one line.
+    fn name_unsure(&mut self) {
+        self.unsure.retain(|new| !self.folders.contains_key(&new.path));
+        let Some(first) = self.unsure.last() else { return };
+        let more = match self.unsure.len() {
+            1 => String::new(),
+            all => format!(", as did {} more", all - 1),
+        };
+        let what =
+            format!("came after the checkpoint{more}; left, as it is not known who made that");
+        self.notes.push(FileNote { path: first.path.clone(), what, left: true });
     }
 
     /// Journals of databases that came after the checkpoint.
@@ -667,49 +744,8 @@ impl Case {
     }
 }
 
-fn away(all: &[Newer], aside: Option<&Path>) -> Vec<FileNote> {
-    let mut notes = Vec::new();
-    for Newer { path, meta, .. } in all {
-        let same = |m: &Metadata| (m.dev(), m.ino()) == (meta.dev(), meta.ino());
-        if !fs::symlink_metadata(path).is_ok_and(|m| same(&m)) {
-            continue;
-        }
-        if meta.is_dir() {
-            // One in which there is something stays.
-            drop(fs::remove_dir(path));
-            continue;
-        }
-        if fs::symlink_metadata(path).is_ok_and(|m| m.is_file() && m.nlink() > 1) {
-            // What it holds stays under its other name.
-            let left = fs::remove_file(path).is_err();
-            let what = if left { "cannot be removed" } else { "is removed" };
-            let what = format!("was linked after the checkpoint; it {what}");
-            notes.push(FileNote { path: path.clone(), what, left });
-            continue;
-        }
-        let to = clear(path, aside);
-        let left = to.is_none();
-        let what = match to {
-            Some(to) => format!("came after the checkpoint; it is now {}", to.display()),
-            None => "came after the checkpoint; it cannot be moved away".into(),
-        };
-        notes.push(FileNote { path: path.clone(), what, left });
-    }
-    notes
-}
-
-/// Takes away what is to have its name no more; tells where it is kept.
-fn clear(path: &Path, aside: Option<&Path>) -> Option<PathBuf> {
-    if let Some(to) = aside.and_then(|aside| keep(path, aside, true)) {
-        return Some(to);
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".eyrie-ahead");
-    fs::rename(path, &beside).is_ok().then(|| beside.into())
-}
-
 /// Names the first few files that are not as they were, of which there is one at least.
-fn refused(different: &[(&Path, String)]) -> RestoreError {
+pub(super) fn refused(different: &[(&Path, String)]) -> RestoreError {
     let named = different.iter().take(MAX_NAMED).skip(1);
     let mut all: String = named.map(|(p, what)| format!("; {} {what}", p.display())).collect();
     if different.len() > MAX_NAMED {
@@ -723,12 +759,19 @@ fn refused(different: &[(&Path, String)]) -> RestoreError {
 
 /// Where a file is that is not under its path any more: in its folder, or below.
 fn moved(case: &Case) -> Option<PathBuf> {
+    let along =
+        case.elsewhere.as_ref().filter(|to| fs::symlink_metadata(to).is_ok_and(|m| case.is_it(&m)));
+    if let Some(to) = along {
+        return Some(to.clone());
+    }
     let is_it = |entry: &DirEntry| {
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         is_file && entry.metadata().is_ok_and(|meta| case.is_it(&meta))
     };
     let mut left = MAX_ENTRIES;
-    file_with(case.file.ino, case.path.parent()?, true, &mut left, is_it)
+    let folders = [Some(&case.path), case.elsewhere.as_ref()].into_iter().flatten();
+    let mut folders = folders.filter_map(|path| path.parent());
+    folders.find_map(|folder| file_with(case.file.ino, folder, true, &mut left, is_it))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ fn case(path: &Path, flags: u32) -> Case {
         flags,
         mode: meta.mode() & 0o7777,
         marks: None,
+        elsewhere: None,
         now: Now::There,
         hands_off: None,
         made: None,

@@ -14,10 +14,9 @@
 //! that folder yet, or if it got its name from one that was, or if a process did that which was
 //! gone at once where this program alone works; one that others were seen writing to is told apart.
 
-use crate::kernel::procfs::Stat;
 use crate::kernel::time::now;
 use crate::resources::clocks;
-use crate::resources::files::attribution::Guess;
+use crate::resources::files::attribution::{Guess, Whose, whose};
 use crate::resources::files::created::{Birth, Made, Notes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::{CString, OsStr};
@@ -59,8 +58,6 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// A folder whose folders were looked for is not looked through again for so long: what comes
 /// meanwhile is told.
 const LOOKED: Duration = Duration::from_secs(1);
-/// Most parents of a process that are looked at.
-const MAX_PARENTS: usize = 64;
 
 /// Who was seen writing to a file.
 #[derive(Debug, Default, Clone)]
@@ -93,21 +90,6 @@ impl Renamed {
     }
 }
 
-/// Whose a process is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// Of the program with this first process.
-    Program(libc::pid_t),
-    /// Of none.
-    Others,
-    /// Of this child of ours, which may become a program.
-    Early(libc::pid_t),
-    /// It is this one, which puts files back and writes images.
-    Ours,
-    /// It is gone.
-    Unknown,
-}
-
 /// A folder that has come.
 #[derive(Debug)]
 struct Folder {
@@ -125,6 +107,8 @@ struct Seen {
     /// First processes of programs, and where they work.
     roots: BTreeMap<libc::pid_t, PathBuf>,
     files: BTreeMap<PathBuf, Touch>,
+    /// Names that are gone, of what had been there before, and who took them away.
+    gone: BTreeMap<PathBuf, Touch>,
     made: Made,
     notes: Option<Notes>,
     renamed: Option<Renamed>,
@@ -238,14 +222,40 @@ impl Watch {
         files.iter().filter_map(|f| f.parent()).for_each(|folder| self.add(folder));
     }
 
-    /// A program is gone.
-    pub fn leave(&self, root: libc::pid_t) {
+    /// What these programs wrote to, moved and took away, also if it is not there any more; shared
+    /// if others did so, too.
+    pub(crate) fn changed_by(&self, programs: &BTreeSet<libc::pid_t>) -> Vec<Touched> {
+        self.take(0);
+        let seen = self.seen();
+        let mut all = seen.gone.clone();
+        for (path, touch) in &seen.files {
+            all.entry(path.clone()).or_default().join(touch.clone());
+        }
+        all.retain(|_, touch| !touch.by.is_disjoint(programs));
+        let of = |(path, touch): (PathBuf, Touch)| {
+            let shared = touch.others || !touch.by.is_subset(programs);
+            Touched { path, shared, folder: false }
+        };
+        all.into_iter().map(of).collect()
+    }
+
+    /// What these programs made, and no other has used.
+    pub(crate) fn made_by(&self, programs: &BTreeSet<libc::pid_t>) -> Made {
+        self.take(0);
+        self.seen().made.of_all(programs)
+    }
+
+    /// What these programs did counts no more, but where others did so, too.
+    pub(crate) fn forget(&self, programs: &BTreeSet<libc::pid_t>) {
         let mut seen = self.seen();
-        seen.roots.remove(&root);
-        seen.files.retain(|_, touch| {
-            touch.by.remove(&root);
-            touch.others || !touch.by.is_empty()
-        });
+        let Seen { files, gone, .. } = &mut *seen;
+        for touches in [files, gone] {
+            touches.retain(|_, touch| {
+                touch.others |= !touch.by.is_disjoint(programs) && !touch.by.is_subset(programs);
+                touch.by.retain(|by| !programs.contains(by));
+                touch.others || !touch.by.is_empty()
+            });
+        }
     }
 
     /// Looks for folders that are new to it.
@@ -320,9 +330,18 @@ impl Watch {
         self.seen().made.of(root)
     }
 
-    /// What was made by a program that is gone belongs to one that goes on from it.
+    /// What a program that is gone wrote and made belongs to one that goes on from it.
     pub fn hand_on(&self, from: libc::pid_t, to: libc::pid_t) {
-        self.seen().made.hand_on(from, to);
+        self.take(0);
+        let mut seen = self.seen();
+        seen.made.hand_on(from, to);
+        seen.roots.remove(&from);
+        let Seen { files, gone, .. } = &mut *seen;
+        for touch in files.values_mut().chain(gone.values_mut()) {
+            if touch.by.remove(&from) {
+                touch.by.insert(to);
+            }
+        }
     }
 
     /// Files that not one program alone was seen writing to.
@@ -399,6 +418,7 @@ impl Seen {
         }
         if mask & libc::FAN_RENAME != 0 {
             let before = self::path(&self.folders, event, &[OLD_DFID_NAME]);
+            before.iter().for_each(|before| self.went(before, whose));
             let after = self::path(&self.folders, event, &[NEW_DFID_NAME]);
             match (mask & libc::FAN_ONDIR != 0, before, after) {
                 (false, before, after) => self.renamed(before.as_deref(), after.as_deref()),
@@ -409,19 +429,22 @@ impl Seen {
         }
         let path = path?;
         if mask & libc::FAN_DELETE != 0 && fs::symlink_metadata(&path).is_err() {
+            self.went(&path, whose);
             self.forget(&path);
             return None;
         }
         let comes = mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
-        if let Whose::Program(root) = whose {
-            if mask & libc::FAN_CREATE != 0 {
+        match whose {
+            Whose::Program(root) if comes => {
                 self.make(&path, root, false);
-                self.name(&path);
-            } else if comes {
-                self.make(&path, root, false);
-            } else {
-                self.used(&path, root);
+                if mask & libc::FAN_CREATE != 0 {
+                    self.name(&path);
+                }
             }
+            Whose::Program(root) => self.used(&path, root),
+            Whose::Others => self.is_of_others(&path),
+            Whose::Unknown if comes && !self.told => self.may_be_made(&path),
+            Whose::Unknown | Whose::Early(_) | Whose::Ours => {}
         }
         if mask & libc::FAN_ONDIR != 0 {
             let made_by = match whose {
@@ -483,11 +506,6 @@ impl Seen {
             Whose::Unknown if !self.told => {
                 let (by, surely) = self.guess.who_may(&path, &self.roots);
                 let many = by.len() > 1;
-                if let (true, [root]) = (surely, &by[..])
-                    && self.made.get_mut(&path).is_none()
-                {
-                    self.make(&path, *root, true);
-                }
                 for root in by {
                     self.touch(path.clone(), Some(root));
                 }
@@ -497,6 +515,25 @@ impl Seen {
             }
             Whose::Unknown | Whose::Early(_) | Whose::Ours => {}
         }
+    }
+
+    /// Somebody took a name away of what was not made since it is watched.
+    fn went(&mut self, path: &Path, whose: Whose) {
+        if self.made.get_mut(path).is_some() || self.gone.len() >= MAX_FILES {
+            return;
+        }
+        let (by, others) = match whose {
+            Whose::Program(root) => (vec![root], false),
+            Whose::Others => (vec![], true),
+            Whose::Unknown if !self.told => {
+                let (by, surely) = self.guess.who_may(path, &self.roots);
+                (by, !surely)
+            }
+            Whose::Unknown | Whose::Early(_) | Whose::Ours => return,
+        };
+        let touch = self.gone.entry(path.to_path_buf()).or_default();
+        touch.by.extend(by);
+        touch.others |= others;
     }
 
     /// A program made something, or moved it there.
@@ -514,8 +551,31 @@ impl Seen {
         self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
     }
 
-    /// A program opened or wrote what another one may have made.
+    /// Somebody made something where one program alone works, and it is not told who.
+    fn may_be_made(&mut self, path: &Path) {
+        if let (by, true) = self.guess.who_may(path, &self.roots)
+            && let [root] = by[..]
+            && self.made.get_mut(path).is_none()
+        {
+            self.make(path, root, true);
+        }
+    }
+
+    /// Others have it: that a program made it was guessed wrongly.
+    fn is_of_others(&mut self, path: &Path) {
+        if self.made.get_mut(path).is_some_and(|birth| birth.guessed) {
+            self.made.remove(path);
+            self.notes.iter_mut().for_each(|notes| notes.remove(path));
+        }
+    }
+
+    /// A program opened or wrote what another one may have made. What it may have made and has open
+    /// for writing it made.
     fn used(&mut self, path: &Path, root: libc::pid_t) {
+        if let Some(birth) = self.made.get_mut(path).filter(|b| b.by == root && b.guessed) {
+            birth.guessed = false;
+            self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
+        }
         if let Some(birth) = self.made.get_mut(path).filter(|b| b.by != root && !b.shared) {
             birth.shared = true;
             self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
@@ -669,28 +729,6 @@ impl Seen {
             }
         }
     }
-}
-
-/// Whose a process is.
-pub(crate) fn whose(pid: libc::pid_t, roots: &BTreeMap<libc::pid_t, PathBuf>) -> Whose {
-    let (mut at, this) = (pid, std::process::id() as libc::pid_t);
-    for _ in 0..MAX_PARENTS {
-        if roots.contains_key(&at) {
-            return Whose::Program(at);
-        }
-        if at <= 1 {
-            return Whose::Others;
-        }
-        let Ok(stat) = Stat::read(at) else { return Whose::Unknown };
-        let parent = stat.field(4) as libc::pid_t;
-        match (at == this, parent == this) {
-            (true, _) => return Whose::Ours,
-            // A twin, what is just being restored, or a program that is not followed yet.
-            (_, true) if !roots.contains_key(&parent) => return Whose::Early(at),
-            _ => at = parent,
-        }
-    }
-    Whose::Others
 }
 
 /// The file of an event, by its folder and name.

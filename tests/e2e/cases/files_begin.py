@@ -1,0 +1,164 @@
+"""Ranks that begin anew find their files as they were when they began first: before the first checkpoint,
+all together or one of them, and after a divergence without a snapshot."""
+
+import os
+import stat
+import tempfile
+
+import fallback
+import harness
+from files_ahead import lines
+from harness import Job
+
+# What a rank that starts a second time would do twice or could not do, each with a file of its own.
+SCRIPT = """
+set -e
+r=$EYRIE_RANK; i=0
+NEW
+test -e input.$r; rm input.$r; mv moved.$r elsewhere.$r; mv folder.$r other.$r
+while test $i -lt 30; do
+    echo $i >> log.$r; echo $i >> large.$r
+    n=$(cat count.$r); echo $((n * 3 % 1009 + i)) > count.$r
+    { cat old.$r; echo $i; } > next.$r; mv next.$r old.$r
+    echo $i >> other.$r/in
+    SHARED
+    echo $i >> at.$r
+    while test $i = 19 && ! test -e GATE; do sleep 0.01; done
+    i=$((i + 1))
+done
+"""
+# What must not be there, and the same by who does not mind.
+NEW = "mkdir new.$r; ln -s log.$r link.$r; set -C; echo once > once.$r; set +C"
+MAYBE_NEW = "mkdir -p new.$r; ln -sf log.$r link.$r; echo once > once.$r"
+LARGE = "a line of a large file\n" * 100000
+
+
+def rank_files(folder, ranks):
+    os.mkdir(folder)
+    for rank in range(ranks):
+        os.mkdir(f"{folder}/folder.{rank}")
+        texts = {"log": "before\n", "count": "5\n", "input": "-", "moved": "-", "old": "begin\n", "at": "begin\n", "large": LARGE}
+        for name, text in {**texts, f"folder.{rank}/in": "before\n"}.items():
+            path = os.path.join(folder, name if "/" in name else f"{name}.{rank}")
+            with open(path, "w") as file:
+                file.write(text)
+
+
+def held(folder):
+    """All that is in a folder: rights, and content."""
+    found = {}
+    for at, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            path = os.path.join(at, name)
+            about = os.lstat(path)
+            text = os.readlink(path) if stat.S_ISLNK(about.st_mode) else None
+            if stat.S_ISREG(about.st_mode):
+                with open(path) as file:
+                    text = file.read()
+            found[os.path.relpath(path, folder)] = (oct(about.st_mode), text)
+    return found
+
+
+def differing(folder, other):
+    a, b = held(folder), held(other)
+    return {name: (a.get(name), b.get(name)) for name in {*a, *b} if a.get(name) != b.get(name)}
+
+
+def begins_anew(ft, ranks, killed, shared=":", new=NEW, options=(), job_of=Job):
+    """Ranks are killed before there is any checkpoint. What differs then from an undisturbed run, and what
+    was told."""
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        os.chmod(folder, 0o755)
+        alone, work, gate = (os.path.join(folder, name) for name in ("alone", "work", "go"))
+        script = SCRIPT.replace("GATE", gate).replace("SHARED", shared).replace("NEW", new)
+        for place in (alone, work):
+            rank_files(place, ranks)
+            if job_of.ordinary and os.geteuid() == 0:
+                for at, folders, files in os.walk(place):
+                    for path in [at, *(os.path.join(at, name) for name in [*folders, *files])]:
+                        os.chown(path, harness.ORDINARY_USER, harness.ORDINARY_USER)
+        open(gate, "w").close()
+        with job_of(["sh", "-c", script], ranks=ranks, ft="none", cwd=alone) as job:
+            assert job.wait() == 0, job.report()
+        os.remove(gate)
+        options = ["--fallback-every", "off", *options] if ft == "logged" else options
+        with job_of(
+            ["sh", "-c", script], ranks=ranks, ft=ft, ckpt_every=3600, cwd=work, options=options
+        ) as job:
+            at = lambda rank: lines(os.path.join(work, f"at.{rank}"))[-1:] == ["19"]
+            # Twice: the second life is put back as the first was.
+            for life in (2, 3):
+                job.until(lambda: all(map(at, range(ranks))), "step 19")
+                job.kill_ranks([killed])
+                back = range(ranks) if ft == "coordinated" else [killed]
+                for rank in back:
+                    job.wait_event("started", rank=rank, count=life)
+            open(gate, "w").close()
+            code = job.wait()
+            return code, differing(alone, work), job.stderr(), job.report()
+
+
+def test_a_rank_that_is_killed_before_its_first_checkpoint():
+    if os.geteuid() != 0:
+        raise harness.NotRun("who made what the kernel tells only to root")
+    for ft in ("coordinated", "logged"):
+        code, differ, told, report = begins_anew(ft, 1, 0)
+        assert code == 0 and not differ, (ft, code, differ, report)
+        assert "came back, but" not in told, told
+
+
+def test_ranks_that_all_go_back_to_the_beginning():
+    """Also what several of them appended to."""
+    if os.geteuid() != 0:
+        raise harness.NotRun("who made what the kernel tells only to root")
+    code, differ, told, report = begins_anew("coordinated", 2, 1, "test $i != 5 || echo $r >> shared.log")
+    # Who was first is another matter.
+    alone, shared = differ.pop("shared.log", ((0, "0 1"), (0, "0 1")))
+    assert sorted(shared[1].split()) == sorted(alone[1].split()) == ["0", "1"], (alone, shared)
+    assert code == 0 and not differ, (code, differ, report)
+    assert "came back, but" not in told, told
+
+
+def test_a_rank_that_begins_anew_alone():
+    """What the other one wrote to as well stays, and is named; what it made stays, as the other may use it."""
+    if os.geteuid() != 0:
+        raise harness.NotRun("who made what the kernel tells only to root")
+    code, differ, told, report = begins_anew("logged", 2, 1, "echo $r >> both.log; cat both.log > /dev/null", MAYBE_NEW)
+    assert code == 0 and set(differ) == {"both.log"}, (code, differ, report)
+    assert "rank 1 came back, but " in told and "/both.log was written to since the rank began" in told, told
+    both = differ["both.log"][1][1].split()
+    assert both.count("0") == 30 and both.count("1") == 70, both
+
+
+class Ordinary(Job):
+    ordinary = True
+
+
+def test_a_rank_of_an_ordinary_user():
+    """What it may have made stays, and is named."""
+    code, differ, told, report = begins_anew("logged", 1, 0, new=MAYBE_NEW, job_of=Ordinary)
+    assert code == 0 and not differ, (code, differ, report)
+    if os.geteuid() == 0:
+        assert "not known who made that" in told, told
+
+
+def test_all_go_back_after_a_divergence():
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        path = os.path.join(folder, "log")
+        with open(path, "w") as file:
+            file.write("before\n")
+        with fallback.Drifting(every="off", cwd=folder, begin=f"echo life >> {path}") as job:
+            job.gets_on()
+            job.checkpoint()
+            job.diverge(1)
+            assert "all ranks go back to the beginning" in job.stderr(), job.stderr()
+            job.ends()
+        if os.geteuid() == 0:
+            assert lines(path) == ["before", *["life"] * fallback.RANKS], lines(path)
+
+
+def test_what_is_to_be_refused_ends_the_job():
+    if os.geteuid() != 0:
+        raise harness.NotRun("who made what the kernel tells only to root")
+    code, _, told, report = begins_anew("coordinated", 1, 0, options=["--files", "refuse"])
+    assert code != 0 and "--files refuse" in told, (code, told, report)
