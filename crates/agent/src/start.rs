@@ -178,7 +178,11 @@ impl Agent {
         let (pid, filling, files) = match from.generation {
             0 => {
                 let files = self.begin_files(rank, dead)?;
-                let pid = self.exec(rank, stdio, bound)?;
+                let exec = || self.exec(rank, stdio, bound);
+                let pid = match &self.images.watch {
+                    Some(watch) => watch.begin_program(exec)?,
+                    None => exec()?,
+                };
                 self.follow_files(pid, &[], dead);
                 (pid, None, files)
             }

@@ -110,6 +110,9 @@ struct Seen {
     /// Names that are gone, of what had been there before, and who took them away.
     gone: BTreeMap<PathBuf, Touch>,
     made: Made,
+    /// What was made and had another name before it was looked at: by whom, and whether that is
+    /// guessed.
+    unseen: BTreeMap<PathBuf, (libc::pid_t, bool)>,
     notes: Option<Notes>,
     renamed: Option<Renamed>,
     /// What children of ours did.
@@ -201,11 +204,23 @@ impl Watch {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts a program that works where we do. What it does at once is known to be its own.
+    pub fn begin_program(
+        &self,
+        start: impl FnOnce() -> io::Result<libc::pid_t>,
+    ) -> io::Result<libc::pid_t> {
+        // Nothing is taken in meanwhile.
+        let mut seen = self.seen();
+        let root = start()?;
+        seen.roots.insert(root, cwd_of(root));
+        Ok(root)
+    }
+
     /// A program has begun, or came back with files that it had written to, and folders that it had
     /// made.
     pub fn follow(&self, root: libc::pid_t, files: &[PathBuf]) {
         let mut seen = self.seen();
-        seen.roots.insert(root, PathBuf::new());
+        seen.roots.insert(root, cwd_of(root));
         for file in files {
             match fs::symlink_metadata(file).is_ok_and(|meta| !meta.is_file()) {
                 true => seen.make(file, root, false),
@@ -409,7 +424,7 @@ impl Seen {
         if mask & !(libc::FAN_OPEN | libc::FAN_ONDIR) == 0 && mask & libc::FAN_ONDIR != 0 {
             return None;
         }
-        let path = path(&self.folders, event, &[DFID_NAME]);
+        let path = path(&self.folders, event, &[DFID_NAME, OLD_DFID_NAME, NEW_DFID_NAME]);
         let whose = self.whose(pid, path.as_deref(), mask, now);
         if let Whose::Early(child) = whose {
             self.early.push_back((child, event.to_vec()));
@@ -519,7 +534,8 @@ impl Seen {
 
     /// Somebody took a name away of what was not made since it is watched.
     fn went(&mut self, path: &Path, whose: Whose) {
-        if self.made.get_mut(path).is_some() || self.gone.len() >= MAX_FILES {
+        let new = self.made.get_mut(path).is_some() || self.unseen.contains_key(path);
+        if new || self.gone.len() >= MAX_FILES {
             return;
         }
         let (by, others) = match whose {
@@ -538,7 +554,14 @@ impl Seen {
 
     /// A program made something, or moved it there.
     fn make(&mut self, path: &Path, root: libc::pid_t, guessed: bool) {
-        let birth = fs::symlink_metadata(path).ok().and_then(|meta| Birth::of(&meta, root));
+        let Ok(meta) = fs::symlink_metadata(path) else {
+            if self.unseen.len() < MAX_FILES {
+                self.unseen.insert(path.to_path_buf(), (root, guessed));
+            }
+            return;
+        };
+        self.unseen.remove(path);
+        let birth = Birth::of(&meta, root);
         let Some(birth) = birth.map(|birth| Birth { guessed, ..birth }) else { return };
         self.made.insert(path.to_path_buf(), birth);
         self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
@@ -599,6 +622,9 @@ impl Seen {
         let from = before.map(Path::to_path_buf);
         self.renamed = from.map(|from| Renamed { from, to: after.to_path_buf(), own, replaced });
         self.made_under(after, birth);
+        if let Some((root, guessed)) = before.and_then(|before| self.unseen.remove(before)) {
+            self.make(after, root, guessed);
+        }
         if let Some(touch) = touch {
             self.files.entry(after.to_path_buf()).or_default().join(touch);
         }
@@ -647,6 +673,7 @@ impl Seen {
     /// A file or folder is gone.
     fn forget(&mut self, path: &Path) {
         self.made.remove(path);
+        self.unseen.remove(path);
         if self.files.remove(path).is_none() {
             self.folders.retain(|_, folder| folder != path);
         }
@@ -729,6 +756,11 @@ impl Seen {
             }
         }
     }
+}
+
+/// Where a process works.
+fn cwd_of(pid: libc::pid_t) -> PathBuf {
+    fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()
 }
 
 /// The file of an event, by its folder and name.
