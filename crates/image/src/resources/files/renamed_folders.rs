@@ -1,6 +1,6 @@
-//! Folders that a program had made and that have other names since, however often they got one: they
-//! are known by their inode numbers and times of birth, and get their names back with all that is
-//! below.
+//! Folders that a program had made and that have other names since, however often they got one:
+//! they are known by their inode numbers and times of birth, and get their names back with all that
+//! is below.
 //!
 //! Kept true: what has such a name by now is not lost, it gets the other one.
 
@@ -67,9 +67,9 @@ pub(crate) fn find(folders: &BTreeMap<PathBuf, Folder>) -> Vec<RenamedFolder> {
 
 /// Where what had this path is, if only folders have other names.
 pub(crate) fn now(all: &[RenamedFolder], path: &Path) -> PathBuf {
-    all.iter()
-        .rev()
-        .fold(path.to_path_buf(), |path, one| moved(&path, &one.path, &one.place).unwrap_or(path))
+    let mut path = path.to_path_buf();
+    all.iter().rev().for_each(|one| one.back(&mut path));
+    path
 }
 
 fn moved(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
@@ -79,7 +79,8 @@ fn moved(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
 }
 
 impl RenamedFolder {
-    /// A path of now becomes what it is when this folder has its name again.
+    /// A path of now becomes what it is when this folder has its name again, and the other way
+    /// round: what had the name gets the other one.
     pub fn back(&self, path: &mut PathBuf) {
         let found = moved(path, &self.place, &self.path);
         if let Some(other) = found.or_else(|| moved(path, &self.path, &self.place)) {
