@@ -98,14 +98,18 @@ impl RenamedFolder {
             self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
             return fs::rename(&self.place, &self.path);
         }
-        let name = |path: &Path| CString::new(path.as_os_str().as_bytes());
-        let (a, b) = (name(&self.place)?, name(&self.path)?);
-        let (at, how) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
-        // SAFETY: C strings that outlive the call.
-        match unsafe { libc::renameat2(at, a.as_ptr(), at, b.as_ptr(), how) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        exchange(&self.place, &self.path)
+    }
+}
+
+/// Two that are there change places.
+pub(crate) fn exchange(a: &Path, b: &Path) -> io::Result<()> {
+    let name = |path: &Path| CString::new(path.as_os_str().as_bytes());
+    let (a, b, at) = (name(a)?, name(b)?, libc::AT_FDCWD);
+    // SAFETY: C strings that outlive the call.
+    match unsafe { libc::renameat2(at, a.as_ptr(), at, b.as_ptr(), libc::RENAME_EXCHANGE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is seen of what programs write: whose it is, under whatever names.
 
 use super::*;
+use crate::resources::files::renamed_folders::exchange;
 use std::process::Command;
 
 #[test]
@@ -166,16 +167,11 @@ fn files_that_change_places_are_both_known() {
     let Some(mut script) = Script::start(line) else { return };
     script.goes_on("end");
     assert_eq!(script.touched(), ["a", "b"]);
-    let name =
-        |name: &str| CString::new(script.folder.path().join(name).as_os_str().as_bytes()).unwrap();
-    let (a, b, at) = (name("a"), name("b"), libc::AT_FDCWD);
-    // SAFETY: C strings that outlive the call.
-    let r = unsafe { libc::renameat2(at, a.as_ptr(), at, b.as_ptr(), libc::RENAME_EXCHANGE) };
-    assert_eq!(r, 0);
+    let path = |name: &str| script.folder.path().join(name);
+    exchange(&path("a"), &path("b")).unwrap();
     assert_eq!(script.touched(), ["a", "b"]);
     assert_eq!(script.made(), ["a", "b"]);
     // There and back is no exchange.
-    let path = |name: &str| script.folder.path().join(name);
     fs::rename(path("a"), path("c")).unwrap();
     fs::rename(path("c"), path("a")).unwrap();
     assert_eq!(script.touched(), ["a", "b"]);
