@@ -199,7 +199,8 @@ fn begin(name: &'static str, required: i32, phase: i32) -> i32 {
     numbers::joined(machine);
     // Where other threads may be in MPI, who only asks for the time stays out of the machine,
     // unless it has to be recorded.
-    if provided < THREAD_SERIALIZED || machine.threaded() {
+    let is_one = provided < THREAD_SERIALIZED || libc_calls::is_alone();
+    if is_one || machine.threaded() {
         PLACE.store(std::ptr::from_ref(machine.endpoint.place()).cast_mut(), Relaxed);
     }
     // SAFETY: the first handler only stores, the other runs where the program calls `exit`. The
@@ -221,6 +222,13 @@ fn begin(name: &'static str, required: i32, phase: i32) -> i32 {
     CURRENT.store(machine, Relaxed);
     PHASE.store(phase, Relaxed);
     provided
+}
+
+/// The program has one thread no longer.
+pub fn has_threads() {
+    if outside().is_none_or(|mut o| !o.threaded()) {
+        PLACE.store(null_mut(), Relaxed);
+    }
 }
 
 /// In a child that the program forked, which is no rank: its times are its own.

@@ -27,6 +27,10 @@ const DEATHS_ON_ONE_NODE: u32 = 3;
 /// Times in a row that all ranks may go back without having got further than before.
 pub const FRUITLESS_ROLLBACKS: u32 = 10;
 
+/// Replays in a row that diverged before the job had got further than before, until all ranks go
+/// back at each death: what the program does is not repeated by its messages.
+const VAIN_REPLAYS: u32 = 2;
+
 /// Times in a row that all ranks return to one and the same snapshot after a divergence without
 /// having got further than before, until it is given up for the one before.
 pub const RETURNS: u32 = 3;
@@ -582,6 +586,13 @@ impl Monitor {
             return self.end(128 + signal, text, todo);
         }
         let count = r.fruitless;
+        if self.repeats_in_vain() {
+            self.gets_on();
+        }
+        if self.repeats_in_vain() {
+            return self.roll_back(&format!("rank {rank} died of {name}"), todo);
+        }
+        let r = &mut self.ranks[rank as usize];
         if repeats(signal) && r.same_point + 1 == SAME_POINT_DEATHS {
             // At another node it may be none.
             todo.push(Action::RecoverLater { rank, pause: Duration::ZERO, elsewhere: true });
@@ -649,16 +660,14 @@ impl Monitor {
             self.divergences = 0;
             todo.push(Action::GiveUpSnapshot);
         }
-        if self.snapshots == 0 && self.divergences > 0 {
-            let text = format!(
-                "{what}\nthis is the second time, and no checkpoint lies between: the job cannot \
-                 be recovered"
-            );
-            return self.end(1, text, todo);
-        }
         self.divergences += 1;
         self.roll_back(&what, todo);
         self.why = format!("the replay of rank {rank} diverged");
+    }
+
+    /// Whether a rank that is brought back alone would only diverge once more.
+    fn repeats_in_vain(&self) -> bool {
+        self.divergences >= VAIN_REPLAYS
     }
 
     /// Before all go back: whether the job got further than ever.

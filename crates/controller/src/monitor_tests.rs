@@ -222,7 +222,7 @@ fn an_unprotected_job_ends_with_its_rank() {
 }
 
 #[test]
-fn divergence_rolls_back_all_once() {
+fn a_divergence_rolls_all_back_and_the_second_one_is_the_last() {
     let mut m = started(2);
     let said = Said::Diverged { text: "sent 3, recorded 2".into() };
     let todo = m.step(died(1, Death::Exit(99), said.clone(), 0));
@@ -233,7 +233,22 @@ fn divergence_rolls_back_all_once() {
     assert!(m.may_start(0) && m.may_start(1));
     (0..2).for_each(|rank| drop(m.step(Input::Started { rank })));
     let todo = m.step(died(0, Death::Exit(99), said, 0));
-    assert!(says(&todo).contains("second time"));
+    assert!(says(&todo).contains("go back to the beginning"));
+    m.step(died(1, Death::Signal(SIGKILL), Said::Running, 0));
+    (0..2).for_each(|rank| drop(m.step(Input::Started { rank })));
+    // From now on no replay is tried.
+    let dies = |m: &mut Monitor| {
+        let todo = m.step(died(0, Death::Signal(SIGKILL), Said::Running, 0));
+        m.step(died(1, Death::Signal(SIGKILL), Said::Running, 0));
+        (0..2).for_each(|rank| drop(m.step(Input::Started { rank })));
+        todo
+    };
+    let todo = dies(&mut m);
+    assert!(says(&todo).contains("rank 0 died of SIGKILL\nall ranks go back"), "{todo:?}");
+    assert!(todo.contains(&Action::KillAll) && !todo.contains(&Action::Recover { rank: 0 }));
+    // Until the job has got further.
+    m.step(Input::Reached { rank: 1, place: 9 });
+    assert_eq!(dies(&mut m), [Action::Recover { rank: 0 }]);
 }
 
 #[test]
@@ -351,12 +366,15 @@ fn a_divergence_that_repeats_gives_up_one_snapshot_after_the_other() {
     let todo = diverge(&mut m);
     assert!(goes_back(&todo));
     assert!(todo.iter().any(|a| matches!(a, Action::Say(t) if t.contains("to the beginning"))));
+    for _ in 2 * RETURNS + 1..FRUITLESS_ROLLBACKS {
+        assert!(!goes_back(&diverge(&mut m)));
+    }
     let todo = diverge(&mut m);
-    assert!(todo.iter().any(|a| matches!(a, Action::Say(t) if t.contains("second time"))));
+    assert!(todo.iter().any(|a| matches!(a, Action::Say(t) if t.contains("10 times in a row"))));
 }
 
 #[test]
-fn a_divergence_beyond_the_last_one_is_not_the_second() {
+fn divergences_that_get_no_further_are_counted() {
     let mut m = started(1);
     let diverge = |m: &mut Monitor| {
         let said = Said::Diverged { text: "sent 3, recorded 2".into() };
@@ -372,7 +390,10 @@ fn a_divergence_beyond_the_last_one_is_not_the_second() {
     // A loss in between is no progress.
     back(&mut m);
     m.step(Input::Reached { rank: 0, place: 49 });
-    assert!(diverge(&mut m).contains("second time"));
+    for _ in 2..FRUITLESS_ROLLBACKS {
+        assert!(diverge(&mut m).contains("go back"));
+    }
+    assert!(diverge(&mut m).contains("10 times in a row"));
 }
 
 /// Random histories against a tiny world that carries out the actions: the job always ends, once,

@@ -61,14 +61,16 @@ pub enum What {
     AppendBegun = 20,
     /// What came of it: what was returned, the place behind it, a mark of the bytes, `errno`.
     Appended = 21,
+    /// States of an interpreter's random numbers.
+    Random = 22,
 }
 
 impl What {
-    const ALL: usize = 22;
+    const ALL: usize = 23;
 
     /// Its size is not known beforehand.
     const fn is_long(self) -> bool {
-        matches!(self, What::Addresses | What::Resolved)
+        matches!(self, What::Addresses | What::Resolved | What::Random)
     }
 
     /// Finding it out costs more than recording it.

@@ -73,9 +73,11 @@ def test_verify_finds_them_deterministic():
 
 
 def test_a_program_in_python():
-    """Random bytes, names and the order of sets; the time where it has one thread."""
+    """Random bytes, also those drawn before MPI is loaded, names, the order of sets and the time; with a
+    thread of Python's the interpreter asks for the time by itself, which is not recorded."""
     script = os.path.join(harness.ROOT, "tests", "e2e", "programs", "told.py")
-    for more, options in (["clocks"], []), ([], ["--clocks", "logged"]):
+    logged = ["--clocks", "logged"]
+    for more, options in (["clocks"], []), (["clocks", "single"], []), (["threads"], []), (["threads"], logged):
         command = [harness.PYTHON, script, "60", *more]
         with Gated(command, ckpt_every=0, ranks=3, options=options) as job:
             job.wait_running(3)

@@ -19,6 +19,7 @@ mod machine;
 mod names;
 mod points;
 mod print;
+mod python;
 mod random;
 mod real;
 mod rebound;
@@ -28,6 +29,8 @@ mod streams;
 mod temporary;
 mod timers;
 mod waits;
+
+pub use python::is_alone;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicBool;
@@ -55,7 +58,8 @@ pub fn begin(machine: &mut Machine, has_threads: bool) {
     if tells {
         identity::begin(machine);
         appends::begin();
-        rebound::begin(has_threads);
+        let clocks = python::begin(machine) || !has_threads;
+        rebound::begin(clocks);
         TELLS.store(true, Relaxed);
     }
 }

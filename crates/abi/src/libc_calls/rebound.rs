@@ -1,6 +1,6 @@
 //! Programs that open this library when they run (Python), whose references to the C library were
 //! resolved before: those through which they open files and append to them, and ask for random
-//! bytes, names and (with one thread) the time, are led here.
+//! bytes, names and (with one thread) the time, are led here; so is how Python starts threads.
 //!
 //! Kept true: what leads to another library than the C library is left; so is all of programs that
 //! name this library, where the loader has done it.
@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
 
 use super::real::{self, Real};
-use super::{appends, clocks, identity, names, print, random, resolver, streams, waits};
+use super::{appends, clocks, identity, names, print, python, random, resolver, streams, waits};
 use crate::launched;
 use crate::loaded::{self, Object};
 
@@ -63,7 +63,7 @@ fn always() -> [Led; 21] {
 }
 
 /// Clocks, and waits by them. An interpreter asks them by itself when its threads wait for each
-/// other, so they are led here only in programs that have said that they have one thread.
+/// other, so they are led here only in programs that have one thread, or have said so.
 fn of_one_thread() -> [Led; 7] {
     [
         (&real::CLOCK_GETTIME, clocks::eyrie_libc_clock_gettime as *const c_void),
@@ -76,19 +76,24 @@ fn of_one_thread() -> [Led; 7] {
     ]
 }
 
-/// From MPI_Init on; `has_threads`: the program has said that it has several.
-pub(super) fn begin(has_threads: bool) {
+/// From MPI_Init on; `clocks`: these, too.
+pub(super) fn begin(clocks: bool) {
     if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) || launched::names_us() {
         return;
     }
     let memory = Memory::now();
     let mut led = Vec::from(always());
-    if !has_threads {
+    if clocks {
         led.extend(of_one_thread());
     }
+    let starts: Led = (&real::PTHREAD_CREATE, python::starts_thread as *const c_void);
+    let interpreter = python::interpreter();
     loaded::visit(|object| {
         if !object.contains(begin as *const () as usize) {
             rebind(object, &led, &memory);
+            if interpreter.is_some_and(|at| object.contains(at)) {
+                rebind(object, &[starts], &memory);
+            }
         }
         true
     });
