@@ -47,6 +47,7 @@ use crate::config::read;
 use crate::front::parts;
 use crate::messages::NAME;
 use crate::options::run::Run;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use eyrie_config::help::Refusal;
 use eyrie_terminal::Failure;
@@ -267,8 +268,32 @@ pub fn command() -> clap::Command {
 /// The command that these words ask for, with what configuration files say besides. `all`: what
 /// `command` gives, which is not made twice.
 pub fn read(all: clap::Command, words: Vec<OsString>) -> Result<Command, Refusal> {
-    let (found, defaults) = read::parse(all, command, words)?;
+    let (found, defaults) = read::parse(all, command, words).map_err(other_words)?;
     of_matches(&found, defaults).map_err(|error| Refusal::Parser(Box::new(error), Vec::new()))
+}
+
+/// What others call commands, and what they are here.
+const WORDS: [(&str, &[&str]); 8] = [
+    ("abort", &["kill", "stop", "cancel", "terminate", "scancel", "qdel"]),
+    ("checkpoint --end", &["save", "halt", "park"]),
+    ("ps", &["ls", "list", "jobs", "queue"]),
+    ("events", &["log", "logs", "trace"]),
+    ("restart", &["restore", "continue", "recover"]),
+    ("run", &["start", "exec", "launch", "submit", "srun"]),
+    ("suspend", &["pause", "freeze", "stand"]),
+    ("status", &["show", "stat", "inspect", "describe"]),
+];
+
+/// A command that others have under that word is more likely to be meant than one spelt alike.
+fn other_words(mut refusal: Refusal) -> Refusal {
+    if let Refusal::Parser(error, _) = &mut refusal
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some((meant, _)) = WORDS.iter().find(|(_, all)| all.contains(&word.as_str()))
+    {
+        let meant = ContextValue::Strings(vec![(*meant).to_string()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    refusal
 }
 
 /// The command that the parser has found; `defaults` is what files gave to it.
@@ -310,6 +335,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn words_of_others_lead_to_a_command() {
+        let all = command();
+        for (meant, words) in WORDS {
+            let name = meant.split(' ').next().unwrap();
+            assert!(all.find_subcommand(name).is_some(), "{meant}");
+            assert!(words.iter().all(|word| all.find_subcommand(word).is_none()), "{words:?}");
+        }
+        let Err(Refusal::Parser(error, _)) = read(all, vec!["eyrie".into(), "save".into()]) else {
+            panic!("it is no command");
+        };
+        assert!(error.to_string().contains("'checkpoint --end'"), "{error}");
     }
 
     fn run(words: &[&str]) -> Run {

@@ -46,6 +46,12 @@ impl Failures {
     }
 }
 
+/// Whether two reasons differ in numbers only, as those of a rank, of a checkpoint or of bytes.
+pub(crate) fn alike(a: &str, b: &str) -> bool {
+    let words = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();
+    words(a) == words(b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +83,13 @@ mod tests {
         let mut other = after(1, true);
         other.one_more(clock, false);
         assert!(!other.given_up(PATIENCE, clock));
+    }
+
+    #[test]
+    fn reasons_are_alike_but_for_numbers() {
+        let full = |rank: u32, number: u32| format!("no space for rank-{rank}.gen-{number}");
+        assert!(alike(&full(0, 9), &full(12, 10)));
+        assert!(!alike(&full(0, 9), "no space for rank-0"));
     }
 
     #[test]

@@ -391,12 +391,17 @@ impl Job {
         let clock = self.clock.now();
         let r = self.ranks.rank(rank);
         r.failing.failures.one_more(clock, lasting);
-        let news = r.failing.reason.as_deref() != Some(&reason);
-        r.failing.reason = Some(reason.clone());
+        let is_same =
+            |r: &Rank| r.failing.reason.as_deref().is_some_and(|old| failures::alike(old, &reason));
+        let news = !is_same(r);
+        let stays = r.retention.newest().map_or("", |_| ", the last checkpoint stays");
+        // Of what fails at many ranks alike, as where a disk is full, one line is enough.
+        if news && !self.ranks.all.iter().any(is_same) {
+            self.journal
+                .say(format!("no checkpoint of rank {rank}: {reason}; the job goes on{stays}"));
+        }
+        self.ranks.rank(rank).failing.reason = Some(reason.clone());
         if news {
-            self.journal.say(format!(
-                "no checkpoint of rank {rank}: {reason}; the job goes on, the last checkpoint stays"
-            ));
             let mut event = self.clock.event(EventKind::CheckpointFailed);
             event.rank = Some(rank);
             event.generation = Some(generation);
