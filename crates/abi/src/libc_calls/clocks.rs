@@ -9,7 +9,9 @@ use eyrie_ledger::door::What;
 use libc::{clock_t, clockid_t, rusage, time_t, timespec, timeval, timezone, tms};
 
 use super::real::{self, call};
-use super::{TELLS, before, identity, teller, told};
+use super::tells::TELLS;
+use super::told::{teller, told};
+use super::{before, identity};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const US_NS: u64 = 1_000;
