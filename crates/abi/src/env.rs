@@ -9,7 +9,7 @@ use eyrie_ledger::clock;
 
 use crate::arg::{bytes, put, put_text};
 use crate::check;
-use crate::global;
+use crate::global::{self, lifetime};
 use crate::repr::*;
 use crate::shim::shims;
 
@@ -20,7 +20,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
-    global::start("PMPI_Init", 0);
+    lifetime::start("PMPI_Init", 0);
     0
 }
 
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn PMPI_Init_thread(
     required: c_int,
     provided: *mut c_int,
 ) -> c_int {
-    let level = global::start("PMPI_Init_thread", thread_in(required).max(0));
+    let level = lifetime::start("PMPI_Init_thread", thread_in(required).max(0));
     if !provided.is_null() {
         // SAFETY: the program's variable, by MPI's contract.
         unsafe { provided.write(thread_out(level)) };
@@ -130,7 +130,7 @@ shims! {
         if m.sessions.is_empty() {
             check::tell_leaks(m);
             m.finalize();
-            global::stop();
+            lifetime::stop();
         } else {
             global::leave_to_sessions();
         }

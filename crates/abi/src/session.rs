@@ -8,7 +8,7 @@ use eyrie_core::error::{Class, Res, class};
 
 use crate::arg::{bytes, get, put, put_text};
 use crate::errhandler::call;
-use crate::global;
+use crate::global::{self, lifetime};
 use crate::repr::*;
 use crate::shim::{fail, shims};
 use crate::threads::Inside;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn PMPI_Session_init(
 ) -> c_int {
     const NAME: &str = "PMPI_Session_init";
     let level = match level_asked(info) {
-        Ok(asked) => global::start_session(NAME, asked),
+        Ok(asked) => lifetime::start_session(NAME, asked),
         // Before the start nobody handles errors.
         Err(e) => return code_out(e.0),
     };

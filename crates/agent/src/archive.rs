@@ -8,6 +8,7 @@
 use super::Agent;
 use super::consistent_cut::recorded;
 use super::network::bring;
+use super::state::deposits::Offered;
 use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::{Delivered, StoredFile, Way};
 use eyrie_exchange::image_check::check_image;
@@ -26,64 +27,10 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
 
-/// Ranks whose images are brought at a time; of each a part of an object is in memory.
-const AT_A_TIME: u32 = 4;
 /// How much is copied before it is asked whether it is still wanted.
 const PIECE_BYTES: u64 = 64 << 20;
-/// How long the end of a node waits for what is being brought, which ends with the piece that is
-/// under way.
-const ENDING: Duration = Duration::from_secs(5);
-
-/// What is being brought from here.
-#[derive(Default)]
-pub(super) struct Deposits {
-    /// The ways past the controller, and the number that they are for.
-    ways: Option<(u32, Arc<Offered>)>,
-    given_up: Arc<AtomicBool>,
-    turns: Arc<Turns>,
-}
-
-/// Ways past the controller.
-struct Offered {
-    ways: Ways,
-    pace: RateLimit,
-}
-
-/// How many are bringing something, and how many may at a time.
-#[derive(Default)]
-struct Turns {
-    busy: Mutex<u32>,
-    left: Condvar,
-}
-
-/// The turn of one who brings something, to its end.
-struct Turn(Arc<Turns>);
-
-impl Turns {
-    fn take(self: Arc<Turns>) -> Turn {
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = self.left.wait_while(busy, |busy| *busy >= AT_A_TIME);
-        *free.unwrap_or_else(PoisonError::into_inner) += 1;
-        Turn(self)
-    }
-
-    /// Waits until nobody brings anything, but not for long.
-    fn wait(&self) {
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.left.wait_timeout_while(busy, ENDING, |busy| *busy > 0));
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *self.0.busy.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.left.notify_all();
-    }
-}
-
 /// The images of a rank on their way.
 struct Deposit {
     own: Identity,
@@ -327,6 +274,7 @@ impl Deposit {
 
 #[cfg(test)]
 mod tests {
+    use super::super::state::deposits::ENDING;
     use super::*;
     use eyrie_control::auth::Key;
     use eyrie_tls::{Routes, Secret};

@@ -5,51 +5,18 @@
 //! Nobody else holds a rank when that begins, and nobody takes the number of one that has died
 //! before it is over.
 
+use super::state::cuts::{Cut, Due};
 use super::{Agent, Msg};
 use eyrie_control::node::{Determinants, FromNode};
 use eyrie_image::Frozen;
 use eyrie_ledger::segment::Segment;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// What is recorded of ranks, or why it is not known.
 type Read = Result<Vec<Determinants>, String>;
-
-/// Ranks stand still, or have done so.
-struct Cut {
-    attempt: u32,
-    ranks: Vec<u32>,
-    /// Dropped: they go on, and it does not count.
-    go_on: Option<Sender<()>>,
-}
-
-/// They are to: number, and the start of each.
-struct Due(u32, Vec<(u32, u64)>);
-
-/// The cut of this node's ranks that is taken, and the one that is due.
-#[derive(Default)]
-pub(super) struct Cuts {
-    /// All ranks are stopped for a moment.
-    now: Option<Cut>,
-    /// They are to be, as soon as nobody holds one of them.
-    due: Option<Due>,
-}
-
-impl Cuts {
-    #[cfg(test)]
-    pub fn is_taken(&self) -> bool {
-        self.now.is_some()
-    }
-
-    /// Whether a rank, which is dead, is held. It is let go, then, with all others.
-    pub fn holds(&mut self, rank: u32) -> bool {
-        let Some(cut) = self.now.as_mut().filter(|c| c.ranks.contains(&rank)) else { return false };
-        cut.go_on = None;
-        true
-    }
-}
 
 impl Agent {
     /// Stops these ranks, and tells what is recorded of them.

@@ -12,8 +12,9 @@
 //! which only what they sent each other is copied; with `--ft node` these all live here, and go on
 //! as soon as it is.
 
-use super::capture::Wanted;
-use super::network::{Copy, Sent};
+use super::state::capture::Wanted;
+use super::state::image_copy::{Copy, Sent};
+use super::state::together::{Copied, Ends, Logs, Together};
 use super::{Agent, Msg};
 use crate::checkpoint::{GoOn, Stands};
 use eyrie_control::cross_node_sockets::{MatchedEnd, SocketEnd};
@@ -23,52 +24,14 @@ use eyrie_ledger::saved;
 use eyrie_ledger::segment::Segment;
 use eyrie_ledger::walk::Walk;
 use eyrie_state::sealing;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The checkpoint, until the ranks go on.
-pub(super) struct Together {
-    generation: u32,
-    /// Name of the segment's file; none: over nodes.
-    segment: Option<String>,
-    /// Ranks that do not stand still yet.
-    left: BTreeSet<u32>,
-    /// Those that do: number of the start, and who waits.
-    standing: BTreeMap<u32, (u64, Stands)>,
-    /// The segment is being copied, which is told by itself.
-    copying: bool,
-    /// Over nodes: what each rank has sent.
-    logs: Logs,
-    /// Over nodes: what was found between these and others.
-    between: Between,
-}
-
-impl Together {
-    fn has(&self, rank: u32) -> bool {
-        self.left.contains(&rank) || self.standing.contains_key(&rank)
-    }
-}
-
 /// Why a node takes no part in a checkpoint of several.
 pub(super) const UNLED: &str = "another controller may lead by now";
-
-/// What is known of the ranks of a node, of a set of several, when they stand.
-pub struct Copied {
-    pub logs: Logs,
-    /// Of ranks that else have their checkpoints alone: how far each has sent to each other.
-    pub sent: Ends,
-    pub between: Between,
-    pub ends: Vec<SocketEnd>,
-}
-
-/// How far ranks have sent to each other.
-type Ends = Vec<(u32, Vec<u64>)>;
-
-/// Copies of what ranks have sent.
-pub type Logs = BTreeMap<u32, Sent>;
 
 impl Agent {
     pub(super) fn checkpoint_all(

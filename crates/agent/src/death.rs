@@ -9,9 +9,9 @@
 use super::death_cause;
 use super::dying::PAUSE;
 use super::remote_images::{Elsewhere, Wait};
-use super::start::Replay;
+use super::state::restart::{Over, Replay, Search};
 use super::{Agent, Msg, faults};
-use eyrie_control::node::{Choice, Fetch, FromNode, RankLook};
+use eyrie_control::node::{Choice, FromNode, RankLook};
 use eyrie_control::{Death, Said};
 use eyrie_exchange::image_check::check_image;
 use eyrie_exchange::image_files::image_path;
@@ -21,18 +21,6 @@ use eyrie_process::reap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Whether a search is not to go on.
-pub(super) type Over = Arc<AtomicBool>;
-
-/// What is to be looked for.
-pub(super) struct Search {
-    pub attempt: u64,
-    /// Best first.
-    pub generations: Vec<u32>,
-    /// On one of several nodes: how it comes here.
-    pub fetch: Option<Fetch>,
-}
 
 impl Agent {
     pub(super) fn process_ended(&mut self, rank: u32, start: u64) {

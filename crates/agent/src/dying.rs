@@ -6,130 +6,22 @@
 //! own until then: what it left behind is looked for, its rank starts anew, and this node ends or
 //! is left only when it was collected.
 
+use super::state::ending::{Process, Start, Watch};
 use super::{Agent, Msg};
 use eyrie_control::Meta;
 use eyrie_control::node::Determinants;
-use eyrie_ledger::segment::{self, Segment};
-use eyrie_process::futex;
+use eyrie_ledger::segment::{self};
 use eyrie_process::reap;
-use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::mpsc;
 
 /// Between two looks at what is about to end, and how many there are at most at threads.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 20;
-/// Longest sleep of a watching thread; only a backstop.
-const SLEEP: Duration = Duration::from_secs(60);
-const STACK_BYTES: usize = 64 * 1024;
-
-/// A thread that sees the mark of a rank's end in the segment (`RankCtl::alive`).
-pub(super) struct Watch {
-    segment: Arc<Segment>,
-    rank: u32,
-    over: Arc<AtomicBool>,
-}
-
-impl Watch {
-    /// Tells of the end of `rank`, if it is marked.
-    pub fn start(
-        segment: &Arc<Segment>,
-        rank: u32,
-        start: u64,
-        tell: mpsc::UnboundedSender<Msg>,
-    ) -> io::Result<Watch> {
-        let watch = Watch { segment: Arc::clone(segment), rank, over: Arc::default() };
-        let (segment, over) = (Arc::clone(segment), Arc::clone(&watch.over));
-        let wait = move || {
-            let word = &segment.rank(rank).alive;
-            while !over.load(Ordering::SeqCst) {
-                let now = word.load(Ordering::SeqCst);
-                // Again for each: a rank may run several programs, one after the other.
-                if now & libc::FUTEX_OWNER_DIED != 0 {
-                    note_end(&segment, rank);
-                    let _ = tell.send(Msg::Ending { rank, start, looks: 0 });
-                }
-                futex::wait(word, now, SLEEP);
-            }
-        };
-        let thread = std::thread::Builder::new().name(String::from("eyrie-alive"));
-        thread.stack_size(STACK_BYTES).spawn(wait)?;
-        Ok(watch)
-    }
-}
-
-/// A program that is on its way out by itself (`_exit`) has left MPI as one that called `exit` has.
-fn note_end(segment: &Segment, rank: u32) {
-    let ctl = segment.rank(rank);
-    let pid = ctl.pid.load(Ordering::Acquire) as libc::pid_t;
-    if reap::exits(pid) {
-        let (from, to) = (segment::STATE_RUNNING, segment::STATE_LEFT);
-        let _ = ctl.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::SeqCst);
-        let word = &self.segment.rank(self.rank).alive;
-        // Whoever is about to sleep does not.
-        word.fetch_or(libc::FUTEX_OWNER_DIED, Ordering::SeqCst);
-        futex::wake(word);
-    }
-}
-
-/// A start that waits until the last process of its rank is gone.
-struct Start {
-    start: u64,
-    from: Meta,
-    moved: Option<Determinants>,
-}
-
-/// A process that has ended.
-struct Process {
-    pid: libc::pid_t,
-    pidfd: Rc<AsyncFd<OwnedFd>>,
-    gone: Arc<AtomicBool>,
-    start: Option<Start>,
-}
-
-/// All of them, by rank.
-#[derive(Default)]
-pub(super) struct Ending {
-    processes: BTreeMap<u32, Process>,
-    /// This node is to end then.
-    finish: bool,
-}
-
-impl Ending {
-    pub fn is_empty(&self) -> bool {
-        self.processes.is_empty()
-    }
-
-    /// Becomes true when the last process of a rank is gone, if it is not yet.
-    pub fn of(&self, rank: u32) -> Option<Arc<AtomicBool>> {
-        self.processes.get(&rank).map(|p| Arc::clone(&p.gone))
-    }
-
-    /// Starts that wait are given up: ranks and their numbers.
-    pub fn give_up_starts(&mut self) -> Vec<(u32, u64)> {
-        let processes = self.processes.iter_mut();
-        processes.filter_map(|(rank, p)| Some((*rank, p.start.take()?.start))).collect()
-    }
-
-    /// Whether this node is to wait with its end.
-    pub fn puts_off_end(&mut self) -> bool {
-        self.finish = !self.processes.is_empty();
-        self.finish
-    }
-}
-
 impl Agent {
     /// Has the end of a process that was just started, as `from` says, seen at once.
     pub(super) fn watch(
@@ -145,7 +37,9 @@ impl Agent {
             let owner = pid as u32 | libc::FUTEX_WAITERS;
             let _ = word.compare_exchange(0, owner, Ordering::SeqCst, Ordering::SeqCst);
         }
-        let watch = Watch::start(&self.segment, rank, start, self.tell.clone());
+        let tell = self.tell.clone();
+        let marked = move || drop(tell.send(Msg::Ending { rank, start, looks: 0 }));
+        let watch = Watch::start(&self.segment, rank, marked);
         watch.inspect_err(|error| tracing::warn!(rank, %error, "its end is seen late")).ok()
     }
 

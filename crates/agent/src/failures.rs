@@ -7,14 +7,6 @@ use super::Agent;
 use eyrie_control::node::FromNode;
 use std::sync::atomic::Ordering;
 
-/// What is known here of lost ranks.
-#[derive(Default)]
-pub(super) struct Failures {
-    lost: Vec<u32>,
-    /// How many of them a rank here has handled, as the controller knows it.
-    told: u32,
-}
-
 impl Agent {
     /// A rank is lost, here or elsewhere.
     pub(super) fn rank_failed(&mut self, rank: u32) {

@@ -3,8 +3,9 @@
 //!
 //! Kept true: a rank that cannot be stopped in time is killed, with all of this node.
 
+use super::Agent;
 use super::coordinated::UNLED;
-use super::{Agent, suspend};
+use super::state::standing::Standing;
 use eyrie_process::reap;
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,7 @@ impl Agent {
 
     /// Whether no process of a rank runs.
     fn all_stand(&self) -> bool {
-        let stands =
-            |r: &super::Rank| r.stand.standing.as_ref().is_some_and(suspend::Standing::stands);
+        let stands = |r: &super::Rank| r.stand.standing.as_ref().is_some_and(Standing::stands);
         self.ranks.iter().all(|r| r.proc.is_none() || stands(r))
     }
 }

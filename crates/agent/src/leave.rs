@@ -5,7 +5,8 @@
 
 use super::Agent;
 use super::consistent_cut::recorded;
-use super::network::Copy;
+use super::state::image_copy::Copy;
+use super::state::leaving::There;
 use crate::checkpoint::Pouring;
 use eyrie_control::node::{Determinants, FromNode};
 use eyrie_exchange::expected_images::Token;
@@ -19,52 +20,6 @@ use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::{Answer, Words, longest};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
-
-/// What another node has of a rank that moves there: it need not be asked again.
-#[derive(Default)]
-pub(super) struct There {
-    /// In that incarnation.
-    node: Option<(u32, u64)>,
-    generations: BTreeSet<u32>,
-    /// Those that are there when the next image is.
-    coming: Vec<u32>,
-}
-
-/// Whether this node, or its ranks, leave the job.
-#[derive(Default)]
-pub(super) struct Leaving {
-    /// This node is to leave.
-    leaves: bool,
-    /// All processes of ranks are being ended, which is to be told.
-    vacating: bool,
-    /// Ranks that were here when they were told to leave for good.
-    vacated: Vec<u32>,
-    /// Nothing of the job is to stay here.
-    departs: bool,
-}
-
-impl Leaving {
-    pub fn leaves(&self) -> bool {
-        self.leaves
-    }
-
-    /// The job begins anew: nobody leaves for now.
-    pub fn begin_anew(&mut self) {
-        *self = Leaving { departs: self.departs, ..Leaving::default() };
-    }
-
-    /// A rank that died here time and again comes back elsewhere.
-    pub fn yields(&mut self, rank: u32) {
-        if !self.vacated.contains(&rank) {
-            self.vacated.push(rank);
-        }
-    }
-
-    /// A rank starts here: others hold what is recorded of it, and this node only for itself.
-    pub fn stays(&mut self, rank: u32) {
-        self.vacated.retain(|r| *r != rank);
-    }
-}
 
 impl Agent {
     /// These nodes leave: tells when nothing that is recorded here by now goes with them.

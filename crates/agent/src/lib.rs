@@ -30,6 +30,7 @@ mod router_pause;
 mod saved_logs;
 mod sockets;
 mod start;
+mod state;
 mod streams;
 mod suspend;
 #[cfg(test)]
@@ -39,9 +40,25 @@ mod vault;
 mod verify;
 mod written_files;
 
-pub use network::Network;
+pub use state::network::Network;
 
 use crate::checkpoint::Report;
+use crate::state::binding::Binding;
+use crate::state::capture::{Capture, Wanted, pool};
+use crate::state::cuts::Cuts;
+use crate::state::deposits::Deposits;
+use crate::state::ending::{self, Ending};
+use crate::state::failures::Failures;
+use crate::state::image_copy::NotThere;
+use crate::state::inspection::Underway;
+use crate::state::leaving::{Leaving, There};
+use crate::state::logs::Logs;
+use crate::state::restart::{Restart, Search};
+use crate::state::sockets::{Sockets, Stepped};
+use crate::state::standing::{Stand, Standing, Suspension};
+use crate::state::streams::Streams;
+use crate::state::together::{Copied, Together};
+use crate::state::verify::Verify;
 use eyrie_control::job::gone_of;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{JobSpec, Meta, Wtime};
@@ -58,6 +75,7 @@ use eyrie_state::units;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -79,7 +97,7 @@ pub enum Msg {
     /// A rank wants to be looked at.
     Bell,
     /// The node is called, or not, that takes an image while it is written.
-    Poured { wanted: capture::Wanted, tap: Option<Box<dyn Tap>> },
+    Poured { wanted: Wanted, tap: Option<Box<dyn Tap>> },
     /// From a checkpoint thread.
     Checkpoint { rank: u32, generation: u32, start: u64, report: Report },
     /// From a thread that checks images.
@@ -96,7 +114,7 @@ pub enum Msg {
         start: u64,
         generation: u32,
         taken: Box<crate::checkpoint::Taken>,
-        result: Result<(), network::NotThere>,
+        result: Result<(), NotThere>,
     },
     /// The log of a rank was written.
     Saved { rank: u32 },
@@ -112,11 +130,11 @@ pub enum Msg {
     /// besides; or not.
     SegmentCopied { generation: u32, copied: Option<Arc<Between>> },
     /// What the ranks of this node, which stand still, have sent is copied, or not.
-    SentCopied { generation: u32, copied: std::io::Result<coordinated::Copied> },
+    SentCopied { generation: u32, copied: io::Result<Copied> },
     /// What had come over connections to other nodes is read.
     FarRead { generation: u32, between: Between },
     /// A step in making the sockets of ranks that come back is done, or cannot be.
-    Stepped(Box<sockets::Stepped>),
+    Stepped(Box<Stepped>),
     /// It was written, or not.
     SegmentSaved { name: String, result: Result<u64, String> },
 }
@@ -131,7 +149,7 @@ struct Proc {
     written: [u64; 2],
     tasks: Vec<JoinHandle<()>>,
     /// Sees its end before it is gone. None: that is not told.
-    _watch: Option<dying::Watch>,
+    _watch: Option<ending::Watch>,
     /// The controller knows that it cannot go on.
     said: bool,
     /// The kernel's counters when it began.
@@ -151,13 +169,13 @@ struct Rank {
     deaths: u64,
     /// Number of its last process.
     last_pid: Option<libc::pid_t>,
-    capture: capture::Capture,
-    restart: start::Restart,
-    stand: suspend::Stand,
-    binding: binding::Binding,
-    saving: Option<saved_logs::Thread>,
+    capture: Capture,
+    restart: Restart,
+    stand: Stand,
+    binding: Binding,
+    saving: Option<std::thread::JoinHandle<io::Result<u64>>>,
     /// What the node that it moves to has of it.
-    there: leave::There,
+    there: There,
 }
 
 impl Rank {
@@ -166,14 +184,14 @@ impl Rank {
     fn forget(&mut self) {
         self.restart.end_search();
         self.capture.call_off();
-        let standing = self.stand.standing.take().map(suspend::Standing::called_off);
+        let standing = self.stand.standing.take().map(Standing::called_off);
         let (freezing, half_filled) = (self.capture.freezing, self.restart.half_filled);
         *self = Rank {
             deaths: self.deaths,
             last_pid: self.last_pid,
-            capture: capture::Capture { freezing, ..Default::default() },
-            restart: start::Restart { half_filled, ..Default::default() },
-            stand: suspend::Stand { standing, ..Default::default() },
+            capture: Capture { freezing, ..Default::default() },
+            restart: Restart { half_filled, ..Default::default() },
+            stand: Stand { standing, ..Default::default() },
             ..Rank::default()
         };
     }
@@ -212,9 +230,9 @@ pub enum BeginError {
     #[error("{0}{hint}", hint = if_limited(.0))]
     Segment(#[from] SegmentError),
     #[error("{0}: {1}")]
-    File(PathBuf, std::io::Error),
+    File(PathBuf, io::Error),
     #[error("thread: {0}")]
-    Thread(std::io::Error),
+    Thread(io::Error),
     #[error("{0}: {1}")]
     Saved(PathBuf, saved::SavedError),
     #[error("{0}: it is of another job")]
@@ -236,16 +254,16 @@ pub struct Agent {
     ranks: Vec<Rank>,
     images: Images,
     processes: Processes,
-    streams: streams::Streams,
+    streams: Streams,
     phase: Phase,
     /// A checkpoint of all ranks together, until all of them stand still.
-    together: Option<coordinated::Together>,
-    cuts: consistent_cut::Cuts,
-    sockets: sockets::Sockets,
-    suspension: suspend::Suspension,
-    verify: Option<verify::Verify>,
-    logs: logs::Logs,
-    leaving: leave::Leaving,
+    together: Option<Together>,
+    cuts: Cuts,
+    sockets: Sockets,
+    suspension: Suspension,
+    verify: Option<Verify>,
+    logs: Logs,
+    leaving: Leaving,
 }
 
 /// What holds the job segment, and hears of it.
@@ -263,20 +281,20 @@ struct Images {
     /// Where ranks lend and borrow pages of their images.
     pool: Option<Arc<Pool>>,
     /// The pass over the images here.
-    inspection: Arc<inspect::Underway>,
-    deposits: archive::Deposits,
+    inspection: Arc<Underway>,
+    deposits: Deposits,
 }
 
 /// What belongs to the processes of all ranks.
 struct Processes {
     /// Those that have ended and are not gone.
-    ending: dying::Ending,
+    ending: Ending,
     /// Processors of this machine that ranks here are bound to.
     claims: CoreClaims,
     /// How often it was looked whether a program has another MPI.
     mpi_looks: u32,
     /// Those that are not brought back.
-    failures: failures::Failures,
+    failures: Failures,
 }
 
 /// How far the job is.
@@ -309,7 +327,7 @@ impl Agent {
             }
         };
         let bell = listen(&segment, &tell)?;
-        let verify = spec.protection.ft.verifies().then(verify::Verify::default);
+        let verify = spec.protection.ft.verifies().then(Verify::default);
         Ok(Rc::new_cyclic(|this| {
             RefCell::new(Agent {
                 this: this.clone(),
@@ -321,25 +339,25 @@ impl Agent {
                 ranks: (0..spec.program.size).map(|_| Rank::default()).collect(),
                 images: Images {
                     watch: written_files::watch(&spec, &place.images),
-                    pool: capture::pool(&spec),
+                    pool: pool(&spec),
                     inspection: Arc::default(),
-                    deposits: archive::Deposits::default(),
+                    deposits: Deposits::default(),
                 },
                 processes: Processes {
-                    ending: dying::Ending::default(),
+                    ending: Ending::default(),
                     claims: CoreClaims::new(&place.id),
                     mpi_looks: 0,
-                    failures: failures::Failures::default(),
+                    failures: Failures::default(),
                 },
-                streams: streams::Streams::default(),
+                streams: Streams::default(),
                 phase: Phase::default(),
                 together: None,
-                cuts: consistent_cut::Cuts::default(),
-                sockets: sockets::Sockets::default(),
-                suspension: suspend::Suspension::default(),
+                cuts: Cuts::default(),
+                sockets: Sockets::default(),
+                suspension: Suspension::default(),
                 verify,
-                logs: logs::Logs::default(),
-                leaving: leave::Leaving::default(),
+                logs: Logs::default(),
+                leaving: Leaving::default(),
                 place,
                 spec,
             })
@@ -353,7 +371,7 @@ impl Agent {
                 self.start(rank, start, &from, moved.as_deref());
             }
             ToNode::Find { rank, attempt, generations, fetch } => {
-                self.find(rank, death::Search { attempt, generations, fetch });
+                self.find(rank, Search { attempt, generations, fetch });
             }
             ToNode::Invite { rank, generation, key } => self.invite(rank, generation, key),
             ToNode::Checkpoint(order) => self.order_checkpoint(order),
@@ -548,7 +566,7 @@ impl Agent {
         self.forget_cut();
         self.leaving.begin_anew();
         self.give_up_together();
-        self.sockets = sockets::Sockets::default();
+        self.sockets = Sockets::default();
         self.images.pool.iter().for_each(|p| p.clear());
         self.ranks.iter_mut().for_each(Rank::forget);
     }

@@ -1,6 +1,7 @@
 //! The other nodes of the job, as this one sees them: who they are, where their images are, and the
 //! links to them.
 
+use super::state::image_copy::{Copy, NotThere, Sent};
 use super::{Agent, Msg};
 use eyrie_control::node::Choice;
 use eyrie_control::node::Determinants;
@@ -10,16 +11,13 @@ use eyrie_control::node::NotCopied;
 use eyrie_control::node::Peer;
 use eyrie_control::node::Unreached;
 use eyrie_control::{Meta, Transport};
-use eyrie_exchange::expected_images::{ExpectedImages, Token};
+use eyrie_exchange::expected_images::Token;
 use eyrie_exchange::image_check::check_image;
 use eyrie_exchange::image_files::{self, image_path, log_of};
-use eyrie_exchange::image_store::TurnedAway;
-use eyrie_exchange::image_stream::{self, SharedOutcome};
+use eyrie_exchange::image_stream::{self};
 use eyrie_exchange::lazy_fetch;
 use eyrie_exchange::store_client::Client;
 use eyrie_exchange::store_protocol::{Identity, Members, StoreError};
-use eyrie_exchange::vault::VaultHandle;
-use eyrie_ha::Watch;
 use eyrie_ledger::datagram::Wish;
 use eyrie_ledger::{acked, saved, windows};
 use eyrie_link::{LinkTransport, Links, Provider, Setup};
@@ -29,7 +27,6 @@ use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::{Answer, Words};
 use eyrie_state::sealing;
 use eyrie_state::units;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -37,96 +34,8 @@ use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
-/// What a node needs to speak with others.
-pub struct Network {
-    pub own: Identity,
-    pub members: Members,
-    /// Where this node is reached, and its store.
-    pub here: IpAddr,
-    pub store: SocketAddr,
-    /// By its store.
-    pub turned_away: Arc<TurnedAway>,
-    /// Images that may come to its store while they are written.
-    pub invited: Arc<ExpectedImages>,
-    /// As they were told last.
-    pub homes: Vec<u32>,
-    pub links: Option<Links>,
-    /// The archive among the members: where the controller takes and gives images.
-    pub archive: Option<(u32, u64, SocketAddr)>,
-    /// Its part of the vault, if there is one.
-    pub vault: Option<VaultHandle>,
-    /// With `--ha`: whether its ranks may run.
-    pub watch: Option<Arc<Watch>>,
-}
-
 /// Between the counts of two nodes.
 const DOORBELL_LEAP: u32 = 0x2000_0001;
-
-/// Where a new image goes besides this node.
-pub(super) struct Copy {
-    pub partner: Option<u32>,
-    /// Generations whose files it lacks.
-    pub missing: Vec<u32>,
-    /// By which it lets the image in while that is written.
-    pub key: Option<Token>,
-    /// What has become of that.
-    pub poured: SharedOutcome,
-    /// Generations that are known to be there.
-    pub known: BTreeSet<u32>,
-    /// What the rank has sent, as far as that was copied while it stood.
-    pub log: Option<Sent>,
-}
-
-impl Copy {
-    pub fn to(partner: Option<u32>, missing: Vec<u32>, key: Option<Token>) -> Copy {
-        let (poured, known) = (SharedOutcome::default(), BTreeSet::new());
-        Copy { partner, missing, key, poured, known, log: None }
-    }
-}
-
-/// Why an image is not on its partner.
-#[derive(Debug)]
-pub struct NotThere {
-    pub text: String,
-    /// A later attempt would fail for the same reason.
-    pub lasting: bool,
-    /// As the other node is lost, or seems to be.
-    pub lost: bool,
-}
-
-impl NotThere {
-    pub(super) fn once(why: impl ToString) -> NotThere {
-        NotThere { text: why.to_string(), lasting: false, lost: false }
-    }
-
-    /// An image was not brought to this node.
-    fn of(partner: u32, error: &StoreError) -> NotThere {
-        use std::io::ErrorKind::{
-            BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,
-        };
-        let breaks =
-            [BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof];
-        match error {
-            StoreError::NoMember(_) => NotThere {
-                text: format!("node {partner}, where its copy was to go, is no longer there"),
-                lasting: false,
-                lost: true,
-            },
-            error => NotThere {
-                lost: matches!(error, StoreError::Io(e) if breaks.contains(&e.kind())),
-                ..NotThere::once(format!("its copy on node {partner}: {error}"))
-            },
-        }
-    }
-}
-
-/// What a rank had sent at the moment of a set.
-pub enum Sent {
-    /// All of that, as a saved log.
-    All(File),
-    /// To its own unit.
-    Inner(saved::LogCopy),
-}
 
 impl Agent {
     /// Makes the links anew, and tells the controller that this node is ready.

@@ -1,7 +1,8 @@
 //! Looking at the control blocks of the ranks: what they say, and how they are.
 
 use super::Agent;
-use super::start::Replay;
+use super::state::binding::WATCH_BOUND;
+use super::state::restart::Replay;
 use eyrie_control::node::{Beside, FromNode, NodeLook, RankLook, Refusals};
 use eyrie_control::{MOST_TARGETS, Said, Sent};
 use eyrie_ledger::{segment, unit};
@@ -39,7 +40,7 @@ impl Agent {
             || (0..self.spec.program.size).any(pressed);
         match (watched, self.has_lent_cores()) {
             (true, _) => WATCH,
-            (false, true) => super::binding::WATCH_BOUND,
+            (false, true) => WATCH_BOUND,
             (false, false) => IDLE,
         }
     }

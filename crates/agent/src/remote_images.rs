@@ -4,9 +4,9 @@
 //! refers to; what is found bad does not stay under its name; what only cannot be had here, for
 //! whatever this node lacks or as it does not reach who has it, is not called bad.
 
-use super::death::Over;
 use super::faults;
 use super::network::MoveError;
+use super::state::restart::Over;
 use eyrie_control::node::{Choice, Fault, Fetch};
 use eyrie_exchange::image_files::{self, image_path, log_of};
 use eyrie_exchange::image_stream;

@@ -16,9 +16,6 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A log is being written.
-pub(super) type Thread = JoinHandle<io::Result<u64>>;
-
 impl Agent {
     pub(super) fn save_log(
         &mut self,

@@ -5,6 +5,7 @@
 //! to each other as they were; none of them is held here once its rank has it, or when the ranks
 //! go back once more.
 
+use super::state::sockets::{Stepped, Work};
 use super::{Agent, Msg};
 use eyrie_control::cross_node_sockets::{Call, ImageEnd, NodeEnds, Rejoin, RejoinStep, Rejoined};
 use eyrie_control::node::FromNode;
@@ -15,37 +16,6 @@ use std::time::Duration;
 
 /// How long an attempt to make connections to other nodes may take.
 const JOIN_LIMIT: Duration = Duration::from_secs(2);
-
-/// The set whose sockets were made, or why they could not be.
-type Wired = Option<(u32, Result<(), String>)>;
-
-/// The sockets of a set over nodes, while they are being made.
-struct Work {
-    generation: u32,
-    /// The step that is under way, or was last.
-    turn: u64,
-    /// In the order of the images.
-    ranks: Vec<u32>,
-    /// None: a thread has it.
-    rewiring: Option<SetConnections>,
-}
-
-/// What a thread has made of a step.
-pub struct Stepped {
-    generation: u32,
-    turn: u64,
-    rewiring: Option<SetConnections>,
-    made: Vec<MadeSockets>,
-    result: Result<Rejoined, String>,
-}
-
-/// The sockets of the ranks of a set that goes back.
-#[derive(Default)]
-pub(super) struct Sockets {
-    wired: Wired,
-    /// Over nodes: they are being made.
-    work: Option<Work>,
-}
 
 impl Agent {
     /// The sockets of a rank that goes back to `generation` with all others.

@@ -3,11 +3,11 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
-use super::death::{Over, Search};
+use super::state::restart::Replay;
 use super::{Agent, Msg, Proc, Rank, death_cause, faults, streams, written_files};
 use eyrie_control::node::{Determinants, Fault, FromNode};
 use eyrie_control::{Appended, Files, Meta, Stream};
-use eyrie_image::{Filling, MadeSockets, RecordedAppends, RestoreOptions, Restored};
+use eyrie_image::{RecordedAppends, RestoreOptions, Restored};
 use eyrie_ledger::door;
 use eyrie_ledger::segment::NAME_PREFIX;
 use eyrie_process::cores;
@@ -44,42 +44,6 @@ pub(super) enum LaunchError {
     Sockets(String),
     #[error("the restorer program is missing")]
     NoRestorer,
-}
-
-/// Whether a process that was started repeats what its rank had done.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Replay {
-    #[default]
-    No,
-    /// Restored; the library has not said yet that it replays.
-    Expected,
-    Seen,
-}
-
-/// How a rank comes back.
-#[derive(Default)]
-pub(super) struct Restart {
-    /// Images are to be looked for when nobody touches its process any more.
-    pub find_later: Option<Search>,
-    /// They are being looked for.
-    pub search: Option<Over>,
-    /// Number of a start that waits for what it needs.
-    pub preparing: Option<u64>,
-    /// Its process runs before all of its memory is there.
-    pub filling: Option<Filling>,
-    /// The last one died before all of its memory was there.
-    pub half_filled: bool,
-    pub replay: Replay,
-    /// Those of its image, until it is started from that.
-    pub sockets: MadeSockets,
-}
-
-impl Restart {
-    /// Images are not looked for any more.
-    pub fn end_search(&mut self) {
-        self.find_later = None;
-        self.search.take().into_iter().for_each(|over| over.store(true, Ordering::SeqCst));
-    }
 }
 
 impl Agent {

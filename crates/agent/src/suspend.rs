@@ -11,160 +11,16 @@
 //! stands again, but not as long as the rank may run elsewhere soon; a rank that is started
 //! meanwhile stands at once; whoever dies is told as ever.
 
+use super::state::standing::{Halt, Handed, Manner, Standing};
 use super::{Agent, Msg};
 use eyrie_control::node::FromNode;
 use eyrie_image::Frozen;
-use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// How soon the death of a rank that stands still is noticed.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// How long a rank that is slowed down runs each time ...
-const RUN: Duration = Duration::from_millis(1);
-/// ... and if it hardly runs: what it writes meanwhile is what is left to copy in the end ...
-const SHORT_RUN: Duration = Duration::from_micros(250);
-/// ... which it does if it runs one part in so many of the time.
-const HARDLY: u32 = 64;
-/// How long one stands at most that has run for longer than it was to, on a machine that is busy.
-const MOST_STANDING: Duration = Duration::from_millis(500);
-
-/// How a rank is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    /// It stands still.
-    Still,
-    /// It runs one part in so many of the time.
-    Slow(u32),
-}
-
-impl Manner {
-    fn hardly_runs(self) -> bool {
-        matches!(self, Manner::Slow(HARDLY..))
-    }
-
-    /// How long it runs each time.
-    fn runs_for(self) -> Duration {
-        if self.hardly_runs() { SHORT_RUN } else { RUN }
-    }
-
-    /// How long it stands after it has run for some time, if not until it is told otherwise.
-    fn stands_for(self, ran: Duration) -> Option<Duration> {
-        match self {
-            Manner::Still => None,
-            Manner::Slow(part) => {
-                let most = MOST_STANDING.max(self.runs_for() * (part - 1));
-                Some((ran.max(self.runs_for()) * (part - 1)).min(most))
-            }
-        }
-    }
-}
-
-/// The order by which the ranks of a node stand still.
-struct Halt {
-    turn: u64,
-    /// It was answered.
-    told: bool,
-}
-
-/// A rank that stands still, or is about to.
-pub(super) struct Standing {
-    start: u64,
-    /// Dropped: it goes on.
-    go_on: Option<Sender<Handed>>,
-    manner: Manner,
-    stands: bool,
-    /// Its thread has other work to do with it.
-    handed: bool,
-}
-
-impl Standing {
-    pub fn stands(&self) -> bool {
-        self.stands
-    }
-
-    /// Of a rank that is dead: until its thread is done with that.
-    pub fn called_off(self) -> Standing {
-        Standing { go_on: None, ..self }
-    }
-
-    /// Whether what is to be done with the process can be given to the thread that slows it down.
-    pub fn is_slow(&self) -> bool {
-        self.go_on.is_some() && !self.handed && matches!(self.manner, Manner::Slow(_))
-    }
-
-    pub fn hardly_runs(&self) -> bool {
-        self.manner.hardly_runs()
-    }
-
-    /// Gives it work, after which it has the process again if that is given back: `handed_back`.
-    pub fn hand(
-        &mut self,
-        work: impl FnOnce(Option<Frozen>) -> Option<Frozen> + Send + 'static,
-    ) -> io::Result<()> {
-        let Some(go_on) = &self.go_on else { return Ok(()) };
-        if let Err(SendError(handed)) = go_on.send(Handed(Some(Box::new(work)))) {
-            // It has just ended.
-            let thread = std::thread::Builder::new().name(String::from("eyrie-ckpt"));
-            thread.spawn(move || drop(handed))?;
-        }
-        self.handed = true;
-        Ok(())
-    }
-}
-
-type Work = dyn FnOnce(Option<Frozen>) -> Option<Frozen> + Send;
-
-/// Work with the process, by the thread that holds it. It is done in any case: without the process
-/// if the thread ends before it looks.
-struct Handed(Option<Box<Work>>);
-
-impl Handed {
-    fn work(mut self, frozen: Option<Frozen>) -> Option<Frozen> {
-        self.0.take().and_then(|work| work(frozen))
-    }
-}
-
-impl Drop for Handed {
-    fn drop(&mut self) {
-        self.0.take().into_iter().for_each(|work| drop(work(None)));
-    }
-}
-
-/// Whether the ranks of this node are to stand still, also those to come.
-#[derive(Default)]
-pub(super) struct Suspension {
-    /// By the controller's order.
-    order: Option<Halt>,
-    /// Since when they are to, as another controller may have followed this node's.
-    pub leaderless_since: Option<Instant>,
-    /// All of this node is ended, as they did not come to stand.
-    pub given_up: bool,
-}
-
-impl Suspension {
-    fn is_wanted(&self) -> bool {
-        self.order.is_some() || self.is_leaderless()
-    }
-
-    /// Whether ranks may run elsewhere soon: none runs here, not even for its image.
-    pub fn is_leaderless(&self) -> bool {
-        self.leaderless_since.is_some()
-    }
-}
-
-/// How a rank stands or is slowed down.
-#[derive(Default)]
-pub(super) struct Stand {
-    /// It stands still with the job, or now and then as it is slowed down.
-    pub standing: Option<Standing>,
-    /// It is to run one part in so many of the time.
-    pub slowed: Option<u32>,
-    /// Why it could not be stopped.
-    pub restless: Option<String>,
-}
 
 impl Agent {
     pub(super) fn halt(&mut self, turn: u64) {
@@ -371,22 +227,5 @@ fn hold(
             Err(RecvTimeoutError::Disconnected) => return true,
             Err(RecvTimeoutError::Timeout) => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slow_rank_stands_by_how_long_it_has_run() {
-        let ms = Duration::from_millis;
-        let stands = |part, ran| Manner::Slow(part).stands_for(ran);
-        assert_eq!(Manner::Still.stands_for(ms(1)), None);
-        assert_eq!(stands(8, Duration::ZERO), Some(RUN * 7), "it has not run yet");
-        assert_eq!(stands(8, ms(10)), Some(ms(70)));
-        assert_eq!(stands(256, SHORT_RUN), Some(SHORT_RUN * 255));
-        assert_eq!(stands(256, ms(100)), Some(MOST_STANDING));
-        assert!(!Manner::Slow(8).hardly_runs() && Manner::Slow(256).hardly_runs());
     }
 }

@@ -4,9 +4,9 @@
 //! Kept true: every channel's count, size and hash chain, and every recorded outcome, is compared.
 
 use super::Agent;
-use super::start::Replay;
+use super::state::restart::Replay;
+use super::state::verify::Record;
 use eyrie_control::node::{FromNode, Judgement};
-use eyrie_ledger::compare;
 use eyrie_ledger::door;
 use eyrie_ledger::segment::{self, Segment};
 use std::sync::Arc;
@@ -14,98 +14,6 @@ use std::sync::atomic::Ordering;
 
 /// Looks without any progress (100 ms apart) after which a forced run counts as stuck.
 const STUCK_LOOKS: u32 = 100;
-
-/// One channel of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Course {
-    messages: u64,
-    bytes: u64,
-    hash: u64,
-}
-
-/// What a run left in its segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
-    ranks: u32,
-    determinants: Vec<Vec<u64>>,
-    /// By source, then destination.
-    channels: Vec<Course>,
-}
-
-/// The state of a verification.
-#[derive(Default)]
-pub(super) struct Verify {
-    recorded: Option<Record>,
-    /// The logs of the recorded run, as far as they hold what was sent.
-    logs: Option<Arc<Segment>>,
-    progress: u64,
-    looks: u32,
-}
-
-impl Record {
-    fn of(segment: &Segment) -> Record {
-        let size = segment.geometry().ranks;
-        let words = |rank: u32| {
-            let tail = segment.rank(rank).det_tail.load(Ordering::Acquire);
-            let tail = tail.min(segment.geometry().det_words);
-            (0..tail).map(|n| segment.det(rank, n).load(Ordering::Acquire)).collect()
-        };
-        let course = |pair: u32| {
-            let c = segment.channel(pair / size, pair % size);
-            Course {
-                messages: c.msgs.load(Ordering::Acquire),
-                bytes: c.bytes.load(Ordering::Acquire),
-                hash: c.hash.load(Ordering::Acquire),
-            }
-        };
-        Record {
-            ranks: size,
-            determinants: (0..size).map(words).collect(),
-            channels: (0..size * size).map(course).collect(),
-        }
-    }
-
-    /// Dictates this run's outcomes to the ranks of a fresh segment.
-    fn preload(&self, segment: &Segment) {
-        for (rank, words) in (0..self.ranks).zip(&self.determinants) {
-            for (n, word) in (0u64..).zip(words) {
-                segment.det(rank, n).store(*word, Ordering::Relaxed);
-            }
-            segment.rank(rank).det_tail.store(words.len() as u64, Ordering::Release);
-        }
-    }
-
-    /// What is different in `forced`, if anything.
-    fn difference(&self, forced: &Record, logs: (&Segment, &Segment)) -> Option<String> {
-        let all = (0u32..).zip(self.channels.iter().zip(&forced.channels));
-        let differ: Vec<_> = all.filter(|(_, (before, now))| before != now).collect();
-        // Of several channels the one that differs by its earliest message.
-        let whole = [logs.0, logs.1].iter().all(|s| s.header().forgot.load(Ordering::Relaxed) == 0);
-        let named = differ.iter().filter(|_| whole).filter_map(|(pair, _)| {
-            let pair = (pair / self.ranks, pair % self.ranks);
-            compare::first_difference(logs.0, logs.1, pair)
-        });
-        if let Some((_, text)) = named.min() {
-            return Some(text);
-        }
-        if let Some((pair, (before, now))) = differ.first() {
-            let (source, destination) = (pair / self.ranks, pair % self.ranks);
-            return Some(format!(
-                "channel {source} -> {destination} differs: recorded {} messages, {} bytes, \
-                 hash {:016x}; forced {} messages, {} bytes, hash {:016x} (which message is not \
-                 known, as the logs did not hold all: a larger --log-limit helps)",
-                before.messages, before.bytes, before.hash, now.messages, now.bytes, now.hash
-            ));
-        }
-        let pairs = self.determinants.iter().zip(&forced.determinants);
-        let (rank, (before, now)) = (0u32..).zip(pairs).find(|(_, (a, b))| a != b)?;
-        Some(format!(
-            "rank {rank} had other outcomes: {} words recorded, {} when forced",
-            before.len(),
-            now.len()
-        ))
-    }
-}
 
 impl Agent {
     /// Prepares a run under the first one's outcomes.

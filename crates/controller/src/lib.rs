@@ -22,6 +22,9 @@
 //! | `console`, `status` | input, output; events and what clients ask |
 //! | `clock`, `timers` | the time as it was given, and what is due when |
 //!
+//! What a part knows stands in the `model` files of its folder, which know nothing of `Job`; what
+//! the job decides by it stands in the others.
+//!
 //! Kept true: everything here runs on one thread and never blocks on a node; no clock is read,
 //! nothing sleeps, no file is opened, no thread or process is started: all of that is asked of
 //! `outside`, which the daemon crate has, or which is in memory (`memory`); the rules are in
@@ -52,6 +55,7 @@ pub(crate) mod timers;
 pub(crate) mod vault;
 pub(crate) mod verify;
 
+pub(crate) use crate::checkpoints::model::Ask;
 use crate::journal::Journaling;
 use crate::monitor::{Action, Monitor};
 use clock::Clock;
@@ -65,14 +69,14 @@ use eyrie_protocol::session::Numbered;
 use eyrie_state::saved_job::SavedJob;
 use eyrie_state::stdin_file::Input;
 pub use journal::JournalError;
-pub use nodes::Node;
-use outside::{Brought, ClientHandle, NodeLine, Outside};
+pub use nodes::model::Node;
+use outside::{Brought, NodeLine, Outside};
 /// What a state that is saved consists of.
 pub mod saved {
     pub use crate::saving::archive::{needed, settle, stored_ranks};
 }
 pub(crate) use ranks::{Capture, Latest, Proc, Rank, Starting};
-use status::EventLog;
+use status::model::EventLog;
 use std::path::PathBuf;
 use std::time::Duration;
 pub use timers::Timer;
@@ -165,17 +169,6 @@ pub enum Msg {
     ConsoleGone,
 }
 
-/// Somebody waits for checkpoints.
-pub(crate) struct Ask {
-    client: Option<ClientHandle>,
-    /// The job is to be saved when it has them.
-    ends: bool,
-    /// One of them did not come about.
-    failed: Option<String>,
-    /// Rank, and the generation its answer must be newer than.
-    left: Vec<(u32, u32)>,
-}
-
 /// What the daemon was started with besides the job's description.
 pub struct Place {
     pub id: String,
@@ -200,16 +193,16 @@ pub struct Job {
     outside: Outside,
     nodes: nodes::membership::Nodes,
     ranks: ranks::Ranks,
-    recovery: recovery::Recovery,
-    checkpoints: checkpoints::Checkpoints,
-    vaults: vault::Vaults,
+    recovery: recovery::model::Recovery,
+    checkpoints: checkpoints::model::Checkpoints,
+    vaults: vault::model::Vaults,
     journal: journal::Journaling,
-    gateways: gateways::Gateways,
-    leaving: leaving::Departures,
+    gateways: gateways::model::Gateways,
+    leaving: leaving::model::Departures,
     suspension: suspension::SuspensionState,
-    saving: saving::Saving,
+    saving: saving::model::Saving,
     console: console::Console,
-    status: status::Status,
+    status: status::model::Status,
     verify: Option<verify::Verify>,
     end: Ending,
 }
@@ -280,22 +273,22 @@ impl Job {
             timers: Timers::default(),
             nodes: nodes::membership::Nodes::new(nodes, placement),
             ranks: ranks::Ranks::new(ranks.collect()),
-            recovery: recovery::Recovery {
+            recovery: recovery::model::Recovery {
                 topology,
-                ..recovery::Recovery::new(Monitor::new(
+                ..recovery::model::Recovery::new(Monitor::new(
                     spec.program.size,
                     !spec.protection.ft.verifies(),
                 ))
             },
-            checkpoints: checkpoints::Checkpoints::new(&spec),
-            vaults: vault::Vaults::default(),
+            checkpoints: checkpoints::model::Checkpoints::new(&spec),
+            vaults: vault::model::Vaults::default(),
             journal: journal::Journaling { verbose: spec.program.verbose, ..Default::default() },
-            gateways: gateways::Gateways::default(),
-            leaving: leaving::Departures::default(),
+            gateways: gateways::model::Gateways::default(),
+            leaving: leaving::model::Departures::default(),
             suspension: suspension::SuspensionState::default(),
-            saving: saving::Saving::default(),
+            saving: saving::model::Saving::default(),
             console: console::Console::new(outside.console.clone(), input),
-            status: status::Status::new(events),
+            status: status::model::Status::new(events),
             verify: spec.protection.ft.verification().map(verify::Verify::new),
             end: Ending::default(),
             outside,

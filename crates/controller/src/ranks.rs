@@ -4,9 +4,10 @@
 
 use crate::checkpoints::failures::Failures;
 use crate::clock::Moment;
-use crate::saving::archive::Needed;
-use crate::saving::replay_logs::LogSaving;
-use crate::{leaving, recovery, saving};
+use crate::leaving::model::{Moves, OVERHEAD_PART};
+use crate::outside::Needed;
+use crate::recovery::model::{Later, Order, Retries};
+use crate::saving::model::LogSaving;
 use eyrie_control::node::{Beside, RankLook, Taken};
 use eyrie_control::signals::SIGKILL;
 use eyrie_control::{Death, Meta, Said};
@@ -79,7 +80,7 @@ pub(crate) struct Restore {
     /// Nodes that it was lost with and that are not cleared away yet.
     pub lost: BTreeSet<u32>,
     /// How it is to be brought back, until it is ordered to start.
-    pub order: Option<recovery::Order>,
+    pub order: Option<Order>,
     /// Of ranks that come back together: its image, which is at its home.
     pub found: Option<Box<Meta>>,
 }
@@ -98,9 +99,9 @@ pub(crate) struct Deaths {
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct ComingBack {
     /// What has kept it from being brought back since it ran last.
-    pub retries: recovery::retries::Retries,
+    pub retries: Retries,
     /// It is brought back after a pause, as it died again and again.
-    pub later: Option<recovery::repeated_death::Later>,
+    pub later: Option<Later>,
     /// It is to come back at another node, if there is one.
     pub elsewhere: bool,
     /// What was said of files that were not as they were.
@@ -136,11 +137,11 @@ pub(crate) struct Rank {
     #[serde(skip)]
     pub look: RankLook,
     /// Its log as it is written, or was, for `eyrie replay`.
-    pub saving: saving::replay_logs::LogSaving,
+    pub saving: LogSaving,
     /// It was killed, or will be, as its recovery unit goes back.
     pub falls: bool,
     /// It leaves its node.
-    pub moves: leaving::precopy::Moves,
+    pub moves: Moves,
     /// The image for which its memory goes out.
     pub swap: Option<u32>,
     /// What it waits for if it cannot be brought back at once.
@@ -191,9 +192,9 @@ impl Rank {
             pending: None,
             deaths: Deaths::default(),
             look: RankLook::default(),
-            saving: saving::replay_logs::LogSaving::No,
+            saving: LogSaving::No,
             falls: false,
-            moves: leaving::precopy::Moves::default(),
+            moves: Moves::default(),
             swap: None,
             coming_back: ComingBack::default(),
         }
@@ -246,7 +247,7 @@ impl Ranks {
     /// Bytes of memory that a rank needs elsewhere.
     pub fn needs(&self, rank: u32) -> u64 {
         let bytes = self.all[rank as usize].look.resident_bytes;
-        bytes + bytes / leaving::capacity::OVERHEAD_PART
+        bytes + bytes / OVERHEAD_PART
     }
 
     /// Whether a rank's process was killed because its unit moves.

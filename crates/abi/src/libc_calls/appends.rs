@@ -13,8 +13,10 @@ use eyrie_core::append::Tail;
 use eyrie_ledger::door::file_number;
 use libc::{iovec, size_t, ssize_t};
 
+use super::points;
 use super::real::{self, call};
-use super::{TELLS, errno, fail, points, told};
+use super::tells::TELLS;
+use super::told::{errno, fail, told};
 
 /// Descriptors below this may be known.
 const DESCRIPTORS: usize = 1 << 16;

@@ -9,7 +9,9 @@ use eyrie_ledger::door::What;
 use libc::{clock_t, clockid_t, rusage, time_t, timespec, timeval, timezone, tms};
 
 use super::real::{self, call};
-use super::{TELLS, before, identity, python, teller, told};
+use super::tells::{CLOCKS_ARE_OWN, TELLS};
+use super::told::{teller, told};
+use super::{before, identity};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const US_NS: u64 = 1_000;
@@ -74,7 +76,7 @@ fn now(which: Which) -> u64 {
 /// What a clock shows, if that is recorded.
 #[inline]
 fn shown(which: Which) -> Option<u64> {
-    let teller = if python::has_own_clocks() { None } else { teller() };
+    let teller = if CLOCKS_ARE_OWN.load(Relaxed) { None } else { teller() };
     let Some(mut m) = teller else { return before::time(which, now) };
     m.enter();
     let time = m.clock(which, || now(which));

@@ -12,7 +12,8 @@ use eyrie_core::machine::Machine;
 use eyrie_ledger::door::What;
 use libc::{c_long, pid_t};
 
-use super::{TELLS, fail, told};
+use super::tells::TELLS;
+use super::told::{fail, told};
 use crate::global;
 
 /// What the program is told; 0 as long as it is told the truth.

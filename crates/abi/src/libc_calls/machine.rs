@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 use eyrie_ledger::door::What;
 use libc::{cpu_set_t, pid_t};
 
+use super::identity;
 use super::real::{self, Real, call};
-use super::{LONGEST, asked, bytes_of, fail, identity};
+use super::told::{LONGEST, asked, bytes_of, fail};
 
 /// Whether `sysconf` says of this what differs from machine to machine, or from time to time.
 fn differs(name: c_int) -> bool {

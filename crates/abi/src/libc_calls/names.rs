@@ -7,7 +7,7 @@ use eyrie_ledger::door::What;
 use libc::{sockaddr, utsname};
 
 use super::real::{self, call};
-use super::{fail, told};
+use super::told::{fail, told};
 
 /// Bytes of a `struct utsname` that the kernel fills.
 const UTSNAME_BYTES: usize = size_of::<utsname>();

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use super::appends::{may_append, write_all};
-use super::fail;
 use super::real::{self, call};
+use super::told::fail;
 
 /// Where a `va_list` is: how the platforms that we know hand one on.
 type List = *mut c_void;

@@ -19,13 +19,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use eyrie_core::machine::Machine;
 use eyrie_ledger::door::{MAX_TOLD_BYTES, What};
 
-use super::thread_create;
+use super::tells::CLOCKS_ARE_OWN;
+use super::threads::thread_create;
 use crate::global;
 
 /// The interpreter has one thread, and is told what is recorded.
 static ALONE: AtomicBool = AtomicBool::new(false);
-/// It has had several: its clocks are its own.
-static MANY: AtomicBool = AtomicBool::new(false);
 
 /// States of the random numbers of modules that are loaded, as bytes in `state`.
 const GET: &CStr = c"
@@ -108,15 +107,9 @@ pub(super) fn begin(machine: &mut Machine) -> bool {
     }
     let alone = is_alone();
     ALONE.store(alone, Relaxed);
-    MANY.store(!alone, Relaxed);
+    CLOCKS_ARE_OWN.store(!alone, Relaxed);
     record_random(machine);
     alone
-}
-
-/// Whether clocks are the interpreter's own affair.
-#[inline]
-pub(super) fn has_own_clocks() -> bool {
-    MANY.load(Relaxed)
 }
 
 /// `pthread_create` as the interpreter calls it.
@@ -127,7 +120,7 @@ pub(super) unsafe extern "C" fn starts_thread(
     with: *mut c_void,
 ) -> c_int {
     if ALONE.swap(false, Relaxed) {
-        MANY.store(true, Relaxed);
+        CLOCKS_ARE_OWN.store(true, Relaxed);
         global::has_threads();
     }
     // SAFETY: the program's own arguments.

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use libc::{mode_t, size_t, ssize_t};
 
 use super::real::{self, Real, call};
-use super::{appends, before, fail, timers, told};
+use super::told::{fail, told};
+use super::{appends, before, timers};
 
 /// Descriptors below this may be known as a device's.
 const DESCRIPTORS: usize = 1024;

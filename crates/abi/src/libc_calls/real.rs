@@ -1,4 +1,4 @@
-//! The C library's own functions, found behind this library's; and what to do before they are.
+//! The C library's own functions, found behind this library's.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -137,13 +137,7 @@ macro_rules! call {
 }
 pub(super) use call;
 
-/// When this library is loaded; the C library has been by then.
-extern "C" fn set_up() {
+/// As this library is loaded: finds all of them.
+pub(super) fn find_all() {
     ALL.iter().for_each(|real| real.find());
-    crate::launched::join();
-    super::before::begin();
 }
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static SET_UP: extern "C" fn() = set_up;

@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use eyrie_ledger::door::{MAX_TOLD_BYTES, What};
 use libc::{addrinfo, hostent, size_t, sockaddr, socklen_t};
 
+use super::names;
 use super::real::{self, call};
 use super::resolved::{Head, Host, read_list, text, write_host, write_list};
-use super::{errno, fail, names, teller, told};
+use super::told::{errno, fail, teller, told};
 
 unsafe extern "C" {
     fn __h_errno_location() -> *mut c_int;

@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize};
 use libc::{FILE, mode_t, size_t, ssize_t};
 
 use super::appends;
+use super::before;
 use super::random::{eyrie_libc_open, eyrie_libc_read, is_named, reads_random};
 use super::real::{self, Real, call};
-use super::{TELLS, before};
+use super::tells::TELLS;
 
 /// Where the descriptor is in a `FILE`, what it has for wide characters, and whether it uses that:
 /// as the GNU C library has it where addresses have 64 bits.

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use eyrie_ledger::door::What;
 
 use super::real::{self, call};
-use super::{LONGEST, asked, errno, fail};
+use super::told::{LONGEST, asked, errno, fail};
 
 /// Characters that are chosen.
 const CHOSEN: usize = 6;

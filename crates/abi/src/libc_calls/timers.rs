@@ -12,8 +12,9 @@ use eyrie_ledger::door::What;
 use libc::{clockid_t, itimerspec, itimerval, pid_t, timespec};
 
 use super::clocks::which;
+use super::identity;
 use super::real::{self, call};
-use super::{asked, bytes_of, done, fail, identity};
+use super::told::{asked, bytes_of, done, fail};
 
 /// Descriptors below this may be known as a timer's.
 const DESCRIPTORS: usize = 1024;

@@ -9,6 +9,7 @@ use eyrie_ledger::clock;
 use libc::{clockid_t, pid_t, timespec};
 
 use super::real::{self, call};
+use super::told::fail;
 use crate::global;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn eyrie_libc_sem_clockwait(
         let until = until_then.as_ref().map_or(until, std::ptr::from_ref);
         let real = real::SEM_CLOCKWAIT.found();
         if real.is_null() {
-            return super::fail(libc::ENOSYS);
+            return fail(libc::ENOSYS);
         }
         call!(real, fn(*mut c_void, clockid_t, *const timespec) -> c_int, semaphore, id, until)
     }
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn eyrie_libc_pthread_mutex_clocklock(
 pub unsafe extern "C" fn eyrie_libc__Fork() -> pid_t {
     let real = real::FORK.at();
     if real.is_null() {
-        return super::fail(libc::ENOSYS);
+        return fail(libc::ENOSYS);
     }
     // SAFETY: it has no arguments; the handler only stores.
     unsafe {

@@ -9,41 +9,13 @@
 //! vault that was under way.
 
 use crate::Job;
-use crate::checkpoints::Voided;
-use crate::checkpoints::coordinated::Coordinated;
+use crate::checkpoints::coordinated_model::{Coordinated, Taking};
 use crate::journal::Entry;
-use crate::leaving::precopy::Round;
+use crate::leaving::model::Round;
 use eyrie_control::EventKind;
 use eyrie_control::node::{SetPart, ToNode};
-use eyrie_protocol::coordinated_snapshot::CoordinatedSnapshot;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Input, Planner};
-use serde::{Deserialize, Serialize};
-
-/// A set that is being taken.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Taking {
-    pub(crate) set: CoordinatedSnapshot,
-    begun_ms: u64,
-    /// Ranks stay stopped.
-    hold: bool,
-}
-
-impl Taking {
-    pub(crate) fn let_go(&mut self) {
-        self.hold = false;
-    }
-}
-
-impl Coordinated {
-    /// What is being taken, if one part of it is missing and it is known how all others came out.
-    pub(crate) fn void_snapshot(&mut self, now_ms: u64) -> Option<Voided> {
-        let void = |t: &mut Taking| t.set.is_over() && t.set.failed().is_some();
-        let Taking { set, begun_ms, hold } = self.taking.take_if(void)?;
-        self.rest(now_ms, begun_ms);
-        Some(Voided { set, lasting: false, hold })
-    }
-}
 
 impl Job {
     /// Takes a set if one is due and every rank runs.

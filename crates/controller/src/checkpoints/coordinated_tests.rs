@@ -1,6 +1,7 @@
 //! When sets of all ranks come.
 
 use super::*;
+use eyrie_protocol::interval::Cost;
 
 const HOUR_MS: u64 = 3_600_000;
 

@@ -9,133 +9,23 @@
 //! checkpoints of their ranks, also if it does not come about; one that all ranks return to in vain
 //! is given up (`monitor`).
 
-use crate::Job;
-use crate::checkpoints::Checkpoints;
-use crate::checkpoints::place;
-use crate::monitor;
-use crate::saving::replay_logs::LogSaving;
+use crate::checkpoints::fallback_model::{KEPT_OVER_NODES, Snapshot, UnderWay};
+use crate::checkpoints::model::{Checkpoints, place};
+use crate::saving::model::LogSaving;
+use crate::{Job, monitor};
 use eyrie_control::node::{CheckpointResult, ToNode};
 use eyrie_control::{CheckpointPolicy, EventKind, Fallback as Every, FallbackStatus};
-use eyrie_protocol::coordinated_snapshot::CoordinatedSnapshot;
 use eyrie_protocol::recovery::Input;
 use eyrie_protocol::retention::KEPT;
 use eyrie_state::wall_clock::{time_of_day, unix_ms};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-
-/// Every so many checkpoints of each rank are one snapshot, as long as none was needed.
-const USUAL: u32 = 8;
-
-/// As long as none was needed they cost at most this part of the job's time, and else that.
-const SHARE: f64 = 100.0;
-const SHARE_IF_NEEDED: f64 = 2.0;
-
-/// Over nodes, where each image of one lies on three, the one before goes with the next.
-const KEPT_OVER_NODES: usize = 1;
 
 /// Until the next attempt, when one did not come about.
 const PAUSE_MS: u64 = 1000;
 
 /// Beginning of the names of what there was between the ranks.
 const NAME: &str = "snapshot.";
-
-/// One that is being taken.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct UnderWay {
-    pub(crate) generation: u32,
-    at: SystemTime,
-    at_ms: u64,
-    /// Ranks whose images are not written yet.
-    pub(crate) left: BTreeSet<u32>,
-    /// Those that have ended.
-    gone: Vec<bool>,
-    /// What was between them is written.
-    segment: bool,
-    /// Ranks stay stopped: the job is to be saved.
-    pub(crate) hold: bool,
-    /// Why it does not come about; empty: that is told by itself.
-    pub(crate) failed: Option<String>,
-    /// Over nodes: until when ranks stand.
-    pub(crate) set: Option<CoordinatedSnapshot>,
-    /// Over nodes, of each rank: how far it had sent to each other. It is too much for the journal:
-    /// to a controller that follows no snapshot is proved that it did not begin.
-    #[serde(skip)]
-    pub(crate) sent: BTreeMap<u32, Vec<u64>>,
-}
-
-/// One that counts.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Snapshot {
-    pub(crate) generation: u32,
-    pub(crate) at: SystemTime,
-    pub(crate) at_ms: u64,
-    gone: Vec<bool>,
-}
-
-/// The snapshots of a job.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Fallback {
-    pub(crate) under_way: Option<UnderWay>,
-    /// Oldest first.
-    pub(crate) kept: Vec<Snapshot>,
-    /// All ranks are returning to this one.
-    pub(crate) returning: Option<u32>,
-    /// Checkpoints of each rank since the last one.
-    pub(crate) since: Vec<u32>,
-    /// When the last one was begun, and what it cost.
-    last: Option<(u64, f64)>,
-    /// The last attempt came to nothing.
-    not_before_ms: u64,
-    told: Option<String>,
-    /// Ranks are stopped with the last one, or some of them are.
-    pub(crate) holds: bool,
-    /// Ranks had to return to one: replays of this program are not to be relied on.
-    pub(crate) needed: bool,
-}
-
-impl Fallback {
-    /// A rank has a checkpoint.
-    pub(crate) fn count(&mut self, rank: u32) {
-        if self.since.len() <= rank as usize {
-            self.since.resize(rank as usize + 1, 0);
-        }
-        self.since[rank as usize] += 1;
-    }
-
-    /// How many checkpoints of each rank there are from one to the next; none: there are none.
-    fn every(&self, asked: Every) -> Option<u32> {
-        match asked {
-            Every::Off => None,
-            Every::Every(checkpoints) => Some(checkpoints),
-            Every::Auto if self.needed => Some(1),
-            // Until then all ranks would go back to the beginning.
-            Every::Auto if self.last.is_none() => Some(2),
-            Every::Auto => Some(USUAL),
-        }
-    }
-
-    /// Until when the next one waits, by what the last one cost.
-    fn rests_until_ms(&self, asked: Every) -> u64 {
-        let (at, cost_ms) = self.last.unwrap_or_default();
-        let share = if self.needed { SHARE_IF_NEEDED } else { SHARE };
-        let rest = if asked == Every::Auto { (cost_ms * share) as u64 } else { 0 };
-        self.not_before_ms.max(at.saturating_add(rest))
-    }
-
-    /// Whether one is being taken.
-    pub(crate) fn is_taking(&self) -> bool {
-        self.under_way.is_some()
-    }
-
-    /// Checkpoints that one of these ranks is still to have before one is a snapshot; none: there
-    /// are none.
-    fn missing(&self, asked: Every, ranks: impl Iterator<Item = usize>) -> Option<u32> {
-        let every = self.every(asked)?;
-        let had = ranks.map(|rank| self.since.get(rank).copied().unwrap_or(0)).min();
-        Some((every - 1).saturating_sub(had.unwrap_or(0)))
-    }
-}
 
 /// Whether a file tells what there was between the ranks of a snapshot.
 pub(crate) fn is_snapshot(name: &str) -> bool {
@@ -522,6 +412,8 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoints::fallback_model::Fallback;
+    use crate::checkpoints::fallback_model::USUAL;
 
     fn after(checkpoints: &[u32]) -> Fallback {
         let mut fallback = Fallback::default();

@@ -11,11 +11,11 @@
 //! images are there for each of them, under new epochs and with empty segments; where none is whole
 //! any more that is told, and all go back to the job's folder or to the beginning.
 
-use crate::checkpoints::Checkpoints;
-use crate::checkpoints::SetOf;
-use crate::checkpoints::fallback::{Fallback, Snapshot, UnderWay};
-use crate::saving::replay_logs::LogSaving;
-use crate::{Job, checkpoints};
+use crate::Job;
+use crate::checkpoints::fallback_model::{Snapshot, UnderWay};
+use crate::checkpoints::model;
+use crate::checkpoints::model::{Checkpoints, SetOf};
+use crate::saving::model::LogSaving;
 use eyrie_control::Meta;
 use eyrie_control::node::{CheckpointResult, ToNode};
 use eyrie_protocol::membership::Member;
@@ -28,21 +28,6 @@ impl Checkpoints {
     pub fn newest_snapshot(&self) -> Option<String> {
         let Snapshot { generation, at, .. } = self.fallback.kept.last()?;
         Some(format!("the snapshot of {} (checkpoint {generation})", time_of_day(*at)))
-    }
-}
-
-impl Fallback {
-    /// How far ranks that stand have sent to each other.
-    pub(crate) fn note_sent(&mut self, sent: Vec<(u32, Vec<u64>)>) {
-        if let Some(under_way) = &mut self.under_way {
-            under_way.sent.extend(sent);
-        }
-    }
-
-    /// Why what is being taken does not come about, if it does not.
-    pub(crate) fn fails(&mut self, why: Option<String>) {
-        let Some((under_way, why)) = self.under_way.as_mut().zip(why) else { return };
-        under_way.failed.get_or_insert(why);
     }
 }
 
@@ -182,7 +167,7 @@ impl Job {
             self.give_up_output(rank);
         }
         let now = self.ranks_ms();
-        self.checkpoints.scheduler = checkpoints::scheduler(&self.spec, now);
+        self.checkpoints.scheduler = model::scheduler(&self.spec, now);
         self.outside.reach("return-1");
         self.renew_nodes();
         true

@@ -9,7 +9,7 @@
 //! Kept true: no rank of a set goes on before all of it stand, on whichever nodes; if one part
 //! fails the set is given up as a whole, when it is known how all others came out.
 
-use crate::checkpoints::{Checkpoints, SetOf, Voided};
+use crate::checkpoints::model::{Checkpoints, SetOf, Voided};
 use crate::{Capture, Job};
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
 use eyrie_control::signals::SIGCONT;

@@ -1,103 +1,33 @@
 //! When checkpoints are taken, what is kept of them, and log space that is had by them.
 
 pub(crate) mod coordinated;
+pub(crate) mod coordinated_model;
 pub(crate) mod coordinated_nodes;
 pub(crate) mod failures;
 pub(crate) mod fallback;
+pub(crate) mod fallback_model;
 pub(crate) mod fallback_nodes;
 pub(crate) mod joint;
+pub(crate) mod model;
 pub(crate) mod router_pause;
 pub(crate) mod units;
 
-use crate::checkpoints::coordinated::Coordinated;
+use crate::checkpoints::coordinated_model::Coordinated;
 use crate::checkpoints::failures::Failures;
-use crate::checkpoints::fallback::Fallback;
-use crate::checkpoints::units::Units;
-use crate::monitor;
+use crate::checkpoints::model::{place, point};
 use crate::outside::ClientHandle;
-use crate::recovery::Strategy;
-use crate::{Ask, Capture, Job, Latest, Rank};
+use crate::recovery::model::Strategy;
+use crate::{Ask, Capture, Job, Latest, Rank, monitor};
 use eyrie_control::account::stood_text;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, Taken, ToNode};
-use eyrie_control::{Dedup, EventKind, JobSpec, Meta, NodeMsg};
-use eyrie_protocol::coordinated_snapshot::CoordinatedSnapshot;
-use eyrie_protocol::image_references::ImageReferences;
+use eyrie_control::{Dedup, EventKind, NodeMsg};
 use eyrie_protocol::interval::Cost;
 use eyrie_protocol::recovery::Input;
 use eyrie_protocol::retention::Point;
-use eyrie_protocol::router_pause::Pauses;
-use eyrie_protocol::scheduler::Scheduler;
 use std::time::Duration;
 
 /// Longest sleep of the main loop.
 const IDLE: Duration = Duration::from_secs(2);
-
-/// Whose set of checkpoints it is (`joint`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SetOf {
-    Unit(u32),
-    /// Of all ranks, each of which is a unit.
-    Snapshot,
-}
-
-/// A set that will not count.
-pub(crate) struct Voided {
-    pub set: CoordinatedSnapshot,
-    /// The next would fail, too.
-    pub lasting: bool,
-    /// Ranks were to stay stopped with it.
-    pub hold: bool,
-}
-
-/// When ranks are checkpointed, who waits for that, and which of them are checkpointed together.
-pub(crate) struct Checkpoints {
-    pub scheduler: Scheduler,
-    pub asks: Vec<Ask>,
-    pub loans: ImageReferences,
-    /// Checkpoints that routers stop for.
-    pub router_pauses: Pauses,
-    /// `--ft coordinated`.
-    pub coordinated: Option<Coordinated>,
-    /// `--fallback-every`.
-    pub fallback: Fallback,
-    /// `--ft node` and `--ft cluster`.
-    pub units: Units,
-}
-
-impl Checkpoints {
-    pub fn new(spec: &JobSpec) -> Checkpoints {
-        Checkpoints {
-            scheduler: scheduler(spec, 0),
-            asks: Vec::new(),
-            loans: ImageReferences::default(),
-            router_pauses: Pauses::default(),
-            coordinated: None,
-            fallback: Fallback::default(),
-            units: Units::new(eyrie_state::units::recovery_units(spec)),
-        }
-    }
-}
-
-/// The order of checkpoints that a job is to have.
-pub(crate) fn scheduler(spec: &JobSpec, now_ms: u64) -> Scheduler {
-    let policy = spec.protection.checkpoint_policy;
-    let every_ms = if spec.protection.ft.logs() { spec.timing.checkpoint_every_ms } else { 0 };
-    // Of recovery units all ranks have their turn together.
-    let turns =
-        eyrie_state::units::of(spec).into_iter().max().map_or(spec.program.size, |last| last + 1);
-    Scheduler::with(policy, turns, every_ms, spec.timing.checkpoint_first_ms, now_ms)
-}
-
-impl Checkpoints {
-    /// A rank runs again: those who wait for its checkpoint get it now.
-    pub fn renew_asks(&mut self, rank: u32) {
-        let turn = self.units.turn(rank);
-        let waits = |ask: &Ask| ask.left.iter().any(|(r, _)| self.units.turn(*r) == turn);
-        if self.asks.iter().any(waits) {
-            self.scheduler.request(turn);
-        }
-    }
-}
 
 impl Job {
     /// How long checkpoints of a rank fail before they are given up.
@@ -595,35 +525,4 @@ impl Job {
         }
         Ok(())
     }
-}
-
-impl Ask {
-    /// One of its ranks has a checkpoint, or will have none.
-    fn answer(&mut self, answer: &NodeMsg, told: &mut Vec<(ClientHandle, NodeMsg)>) {
-        if let NodeMsg::CheckpointFailed { rank, reason } = answer {
-            self.failed.get_or_insert_with(|| format!("no checkpoint of rank {rank}: {reason}"));
-        }
-        if let Some(client) = &self.client {
-            told.push((client.clone(), answer.clone()));
-            if self.left.is_empty() && !self.ends {
-                told.push((client.clone(), NodeMsg::Done));
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        let closed = self.client.as_ref().is_some_and(ClientHandle::is_closed);
-        self.left.is_empty() || (closed && !self.ends)
-    }
-}
-
-/// Where a rank stood when its image was taken.
-pub(crate) fn point(meta: &Meta) -> Point {
-    Point { need: meta.need.clone(), det_pos: meta.det_pos, output: meta.output }
-}
-
-/// A mark that grows along the program, however it comes there.
-pub(crate) fn place(point: &Point) -> u64 {
-    let streams = point.need.iter().chain(&point.output);
-    streams.fold(point.det_pos, |sum, at| sum.wrapping_add(*at))
 }

@@ -9,106 +9,10 @@
 //! goes on before all of them stand, on whichever nodes (`protocol::coordinated_snapshot`); if one
 //! part of it fails it is given up when it is known how all others came out.
 
-use crate::Job;
-use crate::checkpoints::{SetOf, Voided};
-use crate::monitor::{self};
+use crate::checkpoints::model::{SetOf, Taking};
+use crate::{Job, monitor};
 use eyrie_control::node::ToNode;
-use eyrie_protocol::coordinated_snapshot::CoordinatedSnapshot;
 use eyrie_protocol::recovery::Input;
-use eyrie_protocol::units::Units as Partition;
-use serde::{Deserialize, Serialize};
-
-/// A set that is being taken.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Taking {
-    unit: u32,
-    set: CoordinatedSnapshot,
-    /// The next would fail, too.
-    lasting: bool,
-}
-
-/// The recovery units of a job.
-pub(crate) struct Units {
-    partition: Partition,
-    taking: Vec<Taking>,
-}
-
-impl Units {
-    pub fn new(partition: Partition) -> Units {
-        Units { partition, taking: Vec::new() }
-    }
-
-    /// Which ranks are one unit.
-    pub fn partition(&self) -> &Partition {
-        &self.partition
-    }
-
-    /// Whether ranks go back with some others, but not with all.
-    pub fn exist(&self) -> bool {
-        self.partition.are_groups()
-    }
-
-    /// The unit of a rank, which is what the scheduler knows it by.
-    pub fn turn(&self, rank: u32) -> u32 {
-        self.partition.by_rank().get(rank as usize).copied().unwrap_or(rank)
-    }
-
-    /// The ranks that are checkpointed with this one, itself among them.
-    pub fn mates(&self, rank: u32) -> Vec<u32> {
-        self.ranks_of(self.turn(rank))
-    }
-
-    pub fn ranks_of(&self, unit: u32) -> Vec<u32> {
-        self.partition.ranks_of(unit).into_iter().map(|rank| rank as u32).collect()
-    }
-
-    /// Whether a rank stands for its unit where units are counted.
-    pub fn is_first(&self, rank: u32) -> bool {
-        self.mates(rank).first() == Some(&rank)
-    }
-
-    /// The sets that are being taken, which a successor goes on with.
-    pub fn taking(&self) -> Vec<Taking> {
-        self.taking.clone()
-    }
-
-    /// As a dead controller left them.
-    pub fn take_up(&mut self, taking: Vec<Taking>) {
-        self.taking = taking;
-    }
-
-    /// Whether a set is being taken.
-    pub fn are_taking(&self) -> bool {
-        !self.taking.is_empty()
-    }
-
-    pub fn forget_under_way(&mut self) {
-        self.taking.clear();
-    }
-
-    /// The sets, each with its unit.
-    pub fn sets(&mut self) -> impl Iterator<Item = (SetOf, &mut CoordinatedSnapshot)> {
-        self.taking.iter_mut().map(|t| (SetOf::Unit(t.unit), &mut t.set))
-    }
-
-    /// The next set of a unit would fail, too.
-    pub fn fails_for_good(&mut self, unit: u32) {
-        self.taken_of(unit).into_iter().for_each(|t| t.lasting = true);
-    }
-
-    /// Forgets a set of which it is known how all of it came out. Returned if it failed.
-    pub fn end(&mut self, unit: u32) -> Option<Voided> {
-        let over = |t: &Taking| t.unit == unit && t.set.is_over();
-        let index = self.taking.iter().position(over)?;
-        let Taking { set, lasting, .. } = self.taking.swap_remove(index);
-        set.failed().is_some().then_some(Voided { set, lasting, hold: false })
-    }
-
-    /// The set that is being taken of a unit.
-    fn taken_of(&mut self, unit: u32) -> Option<&mut Taking> {
-        self.taking.iter_mut().find(|t| t.unit == unit)
-    }
-}
 
 impl Job {
     /// Takes the checkpoint of a unit whose turn it is: of a rank that is one its own. False: it

@@ -6,40 +6,8 @@
 //! told last only. Nothing is lost by it: nodes keep what they cannot send.
 
 use crate::Job;
-use crate::gateways::Gateways;
-use crate::gateways::Place;
+use crate::gateways::model::{Gateways, Place};
 use eyrie_control::gateway::{Blocked, HOME, Silence, ToGateway};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-
-/// Which clusters those are.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Blocks {
-    /// Pairs, the lower number first.
-    pairs: BTreeSet<(u32, u32)>,
-    /// Grows with each change.
-    number: u64,
-}
-
-impl Blocks {
-    /// What the gateway of a cluster is told.
-    pub fn of(&self, cluster: u32) -> Silence {
-        let other = |(a, b): &(u32, u32)| match cluster {
-            c if c == *a => Some(*b),
-            c if c == *b => Some(*a),
-            _ => None,
-        };
-        Silence { number: self.number, clusters: self.pairs.iter().filter_map(other).collect() }
-    }
-
-    /// Nothing is to go between the two from now on (`block`), or all again. Whether that is new.
-    fn set(&mut self, one: u32, other: u32, block: bool) -> bool {
-        let pair = (one.min(other), one.max(other));
-        let new = if block { self.pairs.insert(pair) } else { self.pairs.remove(&pair) };
-        self.number += u64::from(new);
-        new
-    }
-}
 
 impl Gateways {
     /// A gateway says with whom there is silence.
@@ -104,7 +72,7 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::gateways::model::Blocks;
 
     #[test]
     fn both_gateways_of_a_pair_are_told_and_changes_have_numbers() {

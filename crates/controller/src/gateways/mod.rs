@@ -6,78 +6,21 @@
 //! others. It is with a node of its cluster (`placement`): when that is lost or leaves, it moves.
 
 pub(crate) mod blocks;
+pub(crate) mod model;
 pub(crate) mod placement;
 
-use crate::clock::Moment;
-use crate::gateways::blocks::Blocks;
-use crate::gateways::placement::{Candidate, GatewaySlot, HUB, SlotEnd, SlotOrder};
-use crate::nodes::State;
-use crate::outside::{Gateway, GatewaySite};
+use crate::gateways::model::{Place, Ready};
+use crate::gateways::placement::{Candidate, HUB, SlotEnd, SlotOrder};
+use crate::nodes::model::State;
+use crate::outside::GatewaySite;
 use crate::timers::Timer;
 use crate::{Job, Node};
 use eyrie_control::gateway::{
     Carried, ClusterStatus, FromGateway, Gate, GatewayEvent, GatewayStatus, HOME, ToGateway,
 };
 use eyrie_control::{EventKind, ToNode};
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// Those of a job.
-#[derive(Default)]
-pub(crate) struct Gateways {
-    /// By cluster; none: there is but one.
-    pub(crate) places: Vec<Place>,
-    /// Between which nothing is to go.
-    pub(crate) blocks: Blocks,
-}
-
-/// One cluster's.
-#[derive(Default)]
-pub(crate) struct Place {
-    /// How often it was started by this controller.
-    starts: u64,
-    slot: GatewaySlot,
-    process: Option<Gateway>,
-    began: Option<Moment>,
-    ready: Option<Ready>,
-    /// The node with which one listened last, and the port for nodes.
-    inside: Option<(u32, u16)>,
-    carried: Carried,
-    /// Since when it is gone.
-    lost: Option<Moment>,
-    /// Why one could not begin, as it was told.
-    told: Option<String>,
-    /// With which clusters there is silence, as it said last.
-    pub(crate) silent: BTreeSet<u32>,
-}
-
-impl Place {
-    /// Not even one is left that is just ending.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.process.is_none() && self.slot.leaves().is_none()
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Ready {
-    pid: u32,
-    inside: SocketAddr,
-    outside: SocketAddr,
-    since: Moment,
-}
-
-impl Gateways {
-    /// Whether a gateway is still to be taken away from a node.
-    pub fn has_gateway(&self, node: u32) -> bool {
-        self.places.iter().any(|g| g.slot.leaves().or(g.slot.node()) == Some(node))
-    }
-
-    /// Processes that are no node's.
-    pub fn gateway_pids(&self) -> impl Iterator<Item = i32> + '_ {
-        self.places.iter().filter_map(|g| Some(g.process.as_ref()?.pid))
-    }
-}
 
 impl Job {
     /// Starts the gateways, if there are to be some.

@@ -8,16 +8,18 @@
 //! outlives processes, not the machine: it is not forced to the disk.
 
 pub(crate) mod commit;
+pub(crate) mod effects;
+pub(crate) mod record;
 pub(crate) mod resume;
 pub(crate) mod state;
 
-use crate::Rank;
-use crate::checkpoints::coordinated::Coordinated;
-use crate::checkpoints::fallback::Fallback;
-use crate::journal::state::JobRecord;
+use crate::checkpoints::coordinated_model::Coordinated;
+use crate::checkpoints::fallback_model::Fallback;
+use crate::journal::record::JobRecord;
 use crate::monitor::Monitor;
 use crate::outside::JournalStore;
-use crate::vault::Vaults;
+use crate::ranks::Rank;
+use crate::vault::model::Vaults;
 use eyrie_control::ha::Pointer;
 use eyrie_control::node::{DaemonRecord, FIRST_TERM, Peer, ToNode};
 use eyrie_control::{Event, JobSpec, Stream};
@@ -61,7 +63,7 @@ impl Head {
 pub struct NodeRecord {
     pub daemon: Option<DaemonRecord>,
     pub pid: u32,
-    pub(crate) state: crate::nodes::State,
+    pub(crate) state: crate::nodes::model::State,
     pub epoch: u64,
     pub peer: Option<Peer>,
     pub taken: u64,
@@ -181,7 +183,7 @@ pub(crate) struct Journaling {
     /// All of them are shown at the console, not only those that people look for.
     pub verbose: bool,
     /// ... and what else comes about then.
-    pub commit: commit::Commit,
+    pub commit: effects::Commit,
     /// What stands in the journal, by its hash.
     pub written: BTreeMap<Part, u128>,
 }

@@ -8,13 +8,11 @@
 //! ranks that live are not touched.
 
 use crate::clock::Now;
-use crate::journal;
-use crate::monitor;
-use crate::nodes::{Node, State};
+use crate::nodes::model::{Node, State};
 use crate::outside::{Lead, Outside};
-use crate::status::EventLog;
+use crate::status::model::EventLog;
 use crate::timers::Timer;
-use crate::{BeginError, Job, Place};
+use crate::{BeginError, Job, Place, journal, monitor};
 use eyrie_control::auth::Key;
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::{EventKind, NodeMsg, Stream, ToNode};

@@ -3,58 +3,19 @@
 //! Kept true: nothing that a decision depends on is left out but what clients had asked for, whose
 //! connections ended with the controller.
 
-use crate::Job;
-use crate::clock::Moment;
-use crate::journal::Journaling;
-use crate::journal::commit::Effects;
-use crate::journal::{self, Entry, Part, Played};
+use crate::journal::effects::Effects;
+use crate::journal::record::JobRecord;
+use crate::journal::{Entry, Journaling, Part, Played};
 use crate::outside::{Files, NodeLine};
+use crate::{Job, journal};
 use eyrie_control::node::FIRST_TERM;
 use eyrie_control::node::{FromNode, ToNode};
 use eyrie_control::{EventKind, Stream};
-use eyrie_protocol::placement::Placement;
 use eyrie_protocol::session::{Foreign, Numbered};
 use eyrie_state::home;
-use eyrie_state::stdin_file::Cursor;
 use eyrie_state::wall_clock::unix_ms;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// What is neither of a rank nor of a node.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct JobRecord {
-    pub epoch: u64,
-    pub placement: Placement,
-    pub planned: bool,
-    pub input: Cursor,
-    pub unprotected: Option<String>,
-    pub start: u64,
-    pub recoveries: u64,
-    pub rollbacks: u64,
-    pub output_differences: u64,
-    pub malformed: u64,
-    pub exit_code: Option<i32>,
-    /// How often it was saved, whether that is on disk, and not all ranks run again since.
-    pub saves: u32,
-    pub is_saved: bool,
-    pub restarting: bool,
-    pub archive: crate::saving::archive::Kept,
-    pub leaves: BTreeMap<u32, crate::leaving::Leave>,
-    pub suspension: eyrie_protocol::suspend::SuspendState,
-    pub pauses: eyrie_protocol::router_pause::Pauses,
-    pub unit_snapshots: Vec<crate::checkpoints::units::Taking>,
-    /// Nodes that were told to end, and when.
-    pub notices: BTreeMap<u32, Moment>,
-    /// The controller was.
-    pub here: Option<crate::leaving::notices::Here>,
-    /// The job was to be saved and to end.
-    pub to_be_saved: bool,
-    /// Image files that are to go when nothing is being brought any more: rank, generations.
-    pub put_off: Vec<(u32, Vec<u32>)>,
-    pub blocks: crate::gateways::blocks::Blocks,
-}
 
 impl Journaling {
     /// The controller's number.

@@ -6,14 +6,12 @@
 //! who says nothing has room.
 
 use crate::Job;
-use crate::leaving::drain::Departure;
+use crate::leaving::model::Departure;
 use crate::leaving::precopy;
-use crate::recovery::Recovery;
+use crate::recovery::model::Recovery;
 use eyrie_protocol::membership::Member;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A rank takes more than its pages: a part of that for the kernel's tables and the log.
-pub(crate) const OVERHEAD_PART: u64 = 16;
 /// Bytes in a millisecond between hosts, as long as nothing was measured: 1 Gbit/s.
 const HOST_LINK_RATE: f64 = 125e3;
 /// The same between nodes of one machine.

@@ -5,50 +5,13 @@
 //! whoever waits hears the end of each node.
 
 use crate::Job;
-use crate::leaving::Departures;
-use crate::leaving::End;
+use crate::leaving::model::{Departure, Departures, End, Terms, Watcher};
 use crate::outside::ClientHandle;
-use crate::recovery::Recovery;
+use crate::recovery::model::Recovery;
 use eyrie_control::{LeaveStep, Leaving, NodeMsg};
 use eyrie_protocol::membership::Member;
 use eyrie_state::units;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Somebody waits until nodes have left.
-pub(crate) struct Watcher {
-    nodes: BTreeSet<u32>,
-    client: ClientHandle,
-}
-
-/// Nodes that are to leave, and who waits for that.
-pub(crate) struct Departure {
-    nodes: BTreeSet<u32>,
-    /// Where their ranks are to go; nothing: anywhere.
-    to: BTreeSet<u32>,
-    terms: Terms,
-    client: ClientHandle,
-}
-
-/// How nodes leave.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
-    pub limit_ms: Option<u64>,
-    pub end: End,
-    /// Of the request.
-    pub number: Option<u64>,
-}
-
-impl Departure {
-    /// One of them is not to leave.
-    fn stays(&mut self, node: u32, why: &str) {
-        self.nodes.remove(&node);
-        let (step, took_ms, text) = (LeaveStep::Stays, 0.0, why.to_string());
-        self.client.send(&NodeMsg::Leaving(Box::new(Leaving { node, step, took_ms, text })));
-        if self.nodes.is_empty() {
-            self.client.send(&NodeMsg::Done);
-        }
-    }
-}
 
 impl Recovery {
     pub fn some_stay(&self, leaving: &BTreeSet<u32>) -> Result<(), String> {

@@ -13,77 +13,27 @@
 
 pub(crate) mod capacity;
 pub(crate) mod drain;
+pub(crate) mod model;
 pub(crate) mod notices;
 pub(crate) mod precopy;
 pub(crate) mod preemption;
 pub(crate) mod sequential;
 pub(crate) mod units;
 
-use crate::checkpoints::coordinated::Coordinated;
+use crate::checkpoints::coordinated_model::Coordinated;
 use crate::checkpoints::failures::Failures;
-use crate::clock::Moment;
-use crate::leaving::drain::Terms;
-use crate::leaving::precopy::Round;
-use crate::nodes::State;
+use crate::leaving::model::{Departures, End, Leave, Round, Terms};
+use crate::nodes::model::State;
 use crate::{Job, Rank};
 use eyrie_control::node::ToNode;
 use eyrie_control::{Death, EventKind, LeaveStep, Leaving};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Input, Stage};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Longest sleep of the main loop while nodes leave.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// Nodes that leave, who waits for that, and which were told to end.
-#[derive(Default)]
-pub(crate) struct Departures {
-    pub nodes: BTreeMap<u32, Leave>,
-    pub watchers: Vec<drain::Watcher>,
-    /// Nodes that are to leave when it is known what memory there is; of a node that does not
-    /// answer in time that is what it said last.
-    pub waiting: Vec<drain::Departure>,
-    pub notices: notices::Notices,
-}
-
-/// A node that is to leave.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Leave {
-    pub(crate) begun: Moment,
-    pub(crate) limit_ms: Option<u64>,
-    /// Its ranks are copied while they run, before they are stopped.
-    pub(crate) precopy: bool,
-    pub(crate) step: Option<LeaveStep>,
-    dismissed: Option<Moment>,
-    /// It was told that it waits for the vault.
-    #[serde(skip)]
-    detained: bool,
-    /// The exit code of its daemon.
-    code: Option<i32>,
-    /// The first node of those that it leaves with.
-    party: u32,
-    pub(crate) end: End,
-}
-
-impl Leave {
-    /// Nothing hangs on it any more.
-    pub(crate) fn is_dismissed(&self) -> bool {
-        self.dismissed.is_some()
-    }
-}
-
-/// What becomes of nodes whose ranks have moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum End {
-    /// Each leaves the job, whether others do or not.
-    Left,
-    /// All leave, or none.
-    AllLeft,
-    /// All are spares, or nobody's ranks move.
-    Spare,
-}
 
 pub(crate) fn seconds(ms: f64) -> String {
     format!("{:.1} s", ms / 1e3)

@@ -13,36 +13,15 @@
 
 use crate::Job;
 use crate::clock::Moment;
-use crate::leaving::Departures;
+use crate::leaving::model::{Departures, Here};
 use crate::timers::Timer;
 use eyrie_control::signals::SIGTERM;
 use eyrie_state::units;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Of the time that there is, what a node needs to end.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// What nodes were told.
-#[derive(Default)]
-pub(crate) struct Notices {
-    nodes: BTreeMap<u32, Moment>,
-    /// A look at them is on the way.
-    armed: bool,
-    /// What keeps the job from doing what it should, as it was told last.
-    obstacle: Option<String>,
-    /// The controller, or its machine, is told to end.
-    here: Option<Here>,
-}
-
-/// The controller is to end.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Here {
-    since: Moment,
-    /// The job ends with it, also if it cannot be saved.
-    ends: bool,
-}
 
 impl Departures {
     /// What the next controller needs to know of it.

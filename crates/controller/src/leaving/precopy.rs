@@ -8,29 +8,9 @@
 //! to any of them: when the last one was short, or not much smaller than the one before although
 //! the rank is slowed down as far as may be, or the last of as many as may be.
 
-use crate::Job;
-use crate::Rank;
-use crate::clock::{Moment, Now};
-use serde::{Deserialize, Serialize};
+use crate::leaving::model::Round;
+use crate::{Job, Rank};
 use std::time::Duration;
-
-/// A round that took no longer than this leaves little for the last one.
-const LITTLE_MS: f64 = 100.0;
-/// Most rounds before the last.
-const ROUNDS: u32 = 16;
-/// A round that is not smaller than the one before by this share ends them: the rank writes as fast
-/// as it is copied.
-const LEAST_GAIN: f64 = 0.2;
-/// A rank that does not get smaller runs one part in so many of the time; or in so many, if it has
-/// written to most of its memory in the round, or that was not enough.
-const SLOW: u32 = 8;
-const SLOWEST: u32 = 256;
-/// As slow as it may be, its rounds vary with what else the machine does: it writes as fast as it
-/// is copied if so many of them bring nothing, or one that is as large as this share of the first.
-const FUTILE: u32 = 3;
-const LARGE: f64 = 0.25;
-/// What is most of a rank's memory.
-const MOST: f64 = 0.5;
 
 /// Making a process from its image.
 const START_MS: f64 = 100.0;
@@ -41,106 +21,6 @@ const START_MS: f64 = 100.0;
 pub(crate) fn time_to_move(counted_ms: Option<f64>, bytes: u64, rate: f64) -> Option<f64> {
     let copy = || (bytes > 0).then(|| 2.0 * bytes as f64 / rate.max(1.0) + START_MS);
     counted_ms.map(|ms| 3.0 * ms).or_else(copy)
-}
-
-/// What a party of ranks does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Round {
-    /// It waits for what is under way.
-    None,
-    /// Those of its ranks that have not begun the round of this number are copied while they run.
-    Live(u32),
-    /// They are stopped for that.
-    Last,
-}
-
-/// A rank, as far as it leaves its node.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Moves {
-    /// The number of its latest round among those of its party.
-    #[serde(skip)]
-    pub turn: u32,
-    /// How often it was copied while it ran, and the bytes of the last time.
-    rounds: u32,
-    bytes: u64,
-    /// Most bytes of a round, and the best rate: bytes in a millisecond.
-    all_bytes: u64,
-    rate: f64,
-    /// It runs one part in so many of the time; 0: all of it.
-    pub part: u32,
-    /// Rounds that brought nothing, although it was as slow as may be.
-    #[serde(skip)]
-    futile: u32,
-    /// After the last round little is left, or another would not bring more.
-    pub copied: bool,
-    pub stop: Option<Stop>,
-    /// The node that it has left, until it runs elsewhere.
-    pub from: Option<u32>,
-    #[serde(skip)]
-    pub ordered: Option<Moment>,
-    /// How long its last image took until it counted.
-    pub counted_ms: Option<f64>,
-}
-
-/// An image of a rank that leaves.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Stop {
-    pub generation: u32,
-    pub since: Moment,
-    /// The rank does not go on.
-    pub holds: bool,
-    pub counts: bool,
-}
-
-impl Moves {
-    /// A process of the rank is ordered.
-    pub fn begins(&mut self) {
-        self.again();
-        self.stop = None;
-    }
-
-    /// It is copied from the beginning.
-    pub fn again(&mut self) {
-        (self.copied, self.turn, self.rounds, self.bytes) = (false, 0, 0, 0);
-        (self.all_bytes, self.rate, self.part, self.futile) = (0, 0.0, 0, 0);
-    }
-
-    /// A round of so many bytes is over, after this time. `slows`: the rank may be slowed down.
-    pub fn round(&mut self, bytes: u64, took_ms: f64, slows: bool) {
-        self.rate = self.rate.max(bytes as f64 / took_ms.max(1.0));
-        self.all_bytes = self.all_bytes.max(bytes);
-        // What goes over in that time is little, however long it takes to begin and to end.
-        let little = took_ms <= LITTLE_MS || bytes as f64 <= self.rate * LITTLE_MS;
-        let gains = bytes as f64 <= self.bytes as f64 * (1.0 - LEAST_GAIN);
-        let outruns = self.rounds > 0 && !gains && !little;
-        let slower = match bytes as f64 <= self.all_bytes as f64 * MOST {
-            true if self.part == 0 => SLOW,
-            _ => SLOWEST,
-        };
-        let slowest = outruns && slows && slower <= self.part;
-        self.futile += u32::from(slowest);
-        let large = bytes as f64 >= self.all_bytes as f64 * LARGE;
-        let futile = slowest && (large || self.futile >= FUTILE);
-        let ahead = outruns && (!slows || futile);
-        self.rounds += 1;
-        self.bytes = bytes;
-        if outruns && !ahead && !slowest {
-            self.part = slower;
-            // The next round brings what was written before that.
-            self.bytes = u64::MAX;
-        }
-        self.copied = little || ahead || self.rounds >= ROUNDS;
-    }
-
-    /// It runs. Returns the node that it has left for that.
-    pub fn arrives(&mut self) -> Option<u32> {
-        self.from.take()
-    }
-
-    /// A checkpoint of it is ordered.
-    pub fn ordered(&mut self, clock: Now) {
-        self.ordered = Some(clock.moment());
-    }
 }
 
 impl Job {
@@ -177,6 +57,7 @@ fn next_turn(turns: impl Iterator<Item = u32> + Clone, idle: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leaving::model::{FUTILE, Moves, ROUNDS, SLOW, SLOWEST};
 
     fn rounds(all: &[(u64, f64)]) -> Moves {
         let mut moves = Moves::default();

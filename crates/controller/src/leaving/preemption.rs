@@ -6,8 +6,8 @@
 //! were to migrate to such nodes only stay where they are, and their node with them.
 
 use crate::Job;
-use crate::leaving::Departures;
-use crate::leaving::{End, seconds};
+use crate::leaving::model::{Departures, End};
+use crate::leaving::seconds;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -9,7 +9,7 @@
 //! Kept true: ranks that stand for a checkpoint that does not come about go on; so do those of
 //! whose unit no rank is on a node that leaves any more.
 
-use crate::leaving::precopy::{Round, Stop};
+use crate::leaving::model::{Round, Stop};
 use crate::{Job, Rank};
 use eyrie_control::node::ToNode;
 use eyrie_protocol::recovery::Stage;

@@ -7,48 +7,17 @@
 //! these, or starts a gateway again, means them to wait.
 
 use crate::Job;
-use crate::clock::{Moment, Now};
 use crate::nodes::membership::Nodes;
+use crate::nodes::model::Entry;
 use eyrie_control::EventKind;
 use eyrie_control::node::Unreached;
 use eyrie_control::status::UnreachedStatus;
 use eyrie_protocol::connectivity::{Missed, gives_way};
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::timing::{Detector, Limits, seconds};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use eyrie_protocol::timing::seconds;
 
-/// What was not told again for two attempts, and so long, is over, or its end was lost.
-const SLACK_MS: u64 = 2_000;
 /// Most links of which there is a line; of all there are events.
 const MOST_LINES: u32 = 8;
-
-/// What is missed, by both ends.
-#[derive(Default)]
-pub(crate) struct Connectivity {
-    missed: BTreeMap<(u32, u32), Entry>,
-    lines: u32,
-}
-
-struct Entry {
-    since: Moment,
-    heard: Moment,
-    /// How long it has been so, as its node says.
-    for_ms: u64,
-    why: String,
-}
-
-impl Entry {
-    /// For how long both ends were heard of meanwhile.
-    fn for_ms(&self, detector: &Detector, clock: Now) -> u64 {
-        let passed = self.since.elapsed(clock).saturating_sub(self.heard.elapsed(clock));
-        self.for_ms.min(detector.told_ms() + passed.as_millis() as u64)
-    }
-
-    fn is_stale(&self, limits: &Limits, clock: Now) -> bool {
-        self.heard.elapsed(clock) > Duration::from_millis(2 * limits.connect_ms + SLACK_MS)
-    }
-}
 
 impl Nodes {
     /// Whether a node is in the job, and has said something just now.

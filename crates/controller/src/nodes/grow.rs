@@ -3,12 +3,11 @@
 //! Kept true: a node that does not come up is given up, and never ends the job; one that does is a
 //! spare until ranks need it.
 
-use crate::journal;
-use crate::nodes::State;
 use crate::nodes::membership::Nodes;
+use crate::nodes::model::{Awaited, Spot, State};
 use crate::outside::{ClientHandle, Daemon};
 use crate::timers::Timer;
-use crate::{Job, Node};
+use crate::{Job, Node, journal};
 use eyrie_control::NodeMsg;
 use eyrie_control::message::Host;
 use eyrie_control::node::ToNode;
@@ -19,21 +18,6 @@ use std::time::Duration;
 
 /// Most nodes that a job may have had: their addresses end there (`netns`).
 const MAX_NODES: u32 = 250;
-
-/// Where a node is to be: on which host, or here; in which cluster, or in each in turn; and what it
-/// fails together with, if that was said.
-#[derive(Clone)]
-struct Spot {
-    host: Option<Host>,
-    cluster: Option<u32>,
-    domain: Option<String>,
-}
-
-/// Somebody who waits for nodes that are to join.
-pub(crate) struct Awaited {
-    nodes: Vec<u32>,
-    client: ClientHandle,
-}
 
 impl Nodes {
     /// Tells whoever waits for the node.

@@ -4,9 +4,7 @@
 //! lost or have never called.
 
 use crate::clock::Moment;
-use crate::nodes::connectivity::Connectivity;
-use crate::nodes::grow::Awaited;
-use crate::nodes::{Line, Node, State};
+use crate::nodes::model::{Awaited, Connectivity, Line, Node, State};
 use eyrie_control::node::ToNode;
 use eyrie_protocol::image_references::File;
 use eyrie_protocol::membership::Member;

@@ -3,8 +3,8 @@
 //! Kept true: what does not mean live nodes is refused, in a line that says which there are.
 
 use crate::Job;
-use crate::nodes::State;
 use crate::nodes::membership::Nodes;
+use crate::nodes::model::State;
 use std::collections::BTreeSet;
 
 impl Nodes {

@@ -10,7 +10,7 @@
 //! to have ended is not awaited. What a gateway says of a node counts when this controller has not
 //! heard of that one for as long, and of its own cluster's nodes only.
 
-use crate::nodes::State;
+use crate::nodes::model::State;
 use crate::timers::Timer;
 use crate::{Job, Node};
 use eyrie_control::gateway::{HOME, Missed, StoreAddress, ToGateway};

@@ -7,6 +7,7 @@
 
 use crate::Job;
 use crate::outside::Machine;
+use crate::recovery::model::UnderWay;
 use eyrie_control::Meta;
 use eyrie_control::cross_node_sockets::{self, RejoinStep, Rejoined};
 use eyrie_control::node::{FromNode, ToNode};
@@ -14,35 +15,9 @@ use eyrie_protocol::barrier::RestoreBarrier;
 use eyrie_protocol::socket_restore::Call;
 use eyrie_protocol::socket_restore::SocketRestore;
 use eyrie_protocol::socket_restore::Step;
-use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-
-/// Ranks that come back, and how far that is.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct CoordinatedRestart {
-    /// Those that can come back, until all can.
-    pub muster: Option<RestoreBarrier>,
-    /// All of them, until what is between them is there.
-    under_way: Option<UnderWay>,
-    /// Number of the last step of any.
-    turn: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct UnderWay {
-    set: u32,
-    ranks: BTreeSet<u32>,
-    rejoin: SocketRestore,
-}
-
-impl CoordinatedRestart {
-    /// All go back once more.
-    pub fn give_up(&mut self) {
-        (self.muster, self.under_way) = (None, None);
-    }
-}
 
 impl Job {
     /// Over nodes: the image of a rank is at its home. With the last one all come back.

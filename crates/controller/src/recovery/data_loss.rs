@@ -5,20 +5,12 @@
 //! ranks have no image left, not which nodes of the vault that was.
 
 use crate::Job;
+use crate::recovery::model::LostImage;
 use eyrie_protocol::membership::Member;
-use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// So many ranks are named.
 const NAMED: usize = 8;
-
-/// Where an image was of which nothing is left.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LostImage {
-    generation: u32,
-    /// Why the vault does not have it.
-    vault: Option<String>,
-}
 
 /// Numbers as they are read out.
 fn listed(numbers: &[u32]) -> String {
@@ -145,9 +137,6 @@ impl Job {
         format!("only their beginning ({hint})")
     }
 }
-
-/// By rank.
-pub(crate) type LostImages = BTreeMap<u32, LostImage>;
 
 #[cfg(test)]
 mod tests {

@@ -10,15 +10,6 @@ use crate::{Job, monitor};
 use eyrie_control::node::ToNode;
 use eyrie_protocol::recovery::Input;
 
-/// Of a job whose program handles failures itself.
-#[derive(Default)]
-pub(crate) struct Failures {
-    /// In the order in which the nodes were told.
-    lost: Vec<u32>,
-    /// How many of them a rank has handled.
-    handled: u32,
-}
-
 impl Job {
     /// Nobody listens to the rank any more: all nodes tell theirs that it is lost.
     pub(crate) fn rank_fails(&mut self, rank: u32) {

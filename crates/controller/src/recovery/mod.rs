@@ -10,6 +10,7 @@ pub(crate) mod data_loss;
 pub(crate) mod death;
 pub(crate) mod failures;
 pub(crate) mod missing_program;
+pub(crate) mod model;
 pub(crate) mod network;
 pub(crate) mod node_loss;
 pub(crate) mod repeated_death;
@@ -20,10 +21,9 @@ pub(crate) mod start;
 pub(crate) mod strategy;
 
 use crate::journal::Entry;
-use crate::monitor::{self, Monitor};
-use crate::nodes::{Node, State};
-use crate::recovery::data_loss::LostImages;
-use crate::{Capture, Job};
+use crate::nodes::model::{Node, State};
+use crate::recovery::model::Order;
+use crate::{Capture, Job, monitor};
 use eyrie_control::node::Choice;
 use eyrie_control::node::Determinants;
 use eyrie_control::node::DeterminantsHeld;
@@ -36,73 +36,9 @@ use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{ARCHIVE, Action, Input, Planner, VAULT};
 use eyrie_protocol::replicas::{Answer, Words};
 use eyrie_state::units;
-use serde::{Deserialize, Serialize};
 
 /// How often copies that could not be made are tried again.
 const TICK_MS: u64 = 1000;
-
-/// How ranks come back (`strategy`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Strategy {
-    /// Over nodes: as the planner orders.
-    Planned,
-    /// On one node, each rank from the newest good image that it has.
-    Alone,
-    /// On one node, all ranks with a copy of the segment.
-    Segment,
-}
-
-/// What brings ranks back, and how often that was.
-pub(crate) struct Recovery {
-    /// Decides what a death means for the job.
-    pub monitor: Monitor,
-    /// Of a job over nodes, from its beginning on.
-    pub planner: Option<Planner>,
-    /// Ranks were given homes, and all did not go back to the beginning since.
-    pub planned: bool,
-    pub ticked_ms: u64,
-    /// Images of which no copy was left, the newest of each rank since all began.
-    pub lost_images: LostImages,
-    /// Why a rank that dies ends the job.
-    pub unprotected: Option<String>,
-    /// Number of the latest start of a process.
-    pub starts: u64,
-    pub recoveries: u64,
-    pub rollbacks: u64,
-    pub failures: failures::Failures,
-    /// The network between the nodes, if that is known.
-    pub topology: Option<network::Topology>,
-}
-
-impl Recovery {
-    pub fn new(monitor: Monitor) -> Recovery {
-        Recovery {
-            monitor,
-            planner: None,
-            planned: false,
-            ticked_ms: 0,
-            lost_images: LostImages::new(),
-            unprotected: None,
-            starts: 0,
-            recoveries: 0,
-            rollbacks: 0,
-            failures: failures::Failures::default(),
-            topology: None,
-        }
-    }
-}
-
-/// A rank is to be brought to its home, or back.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Order {
-    pub incarnation: u32,
-    generation: u32,
-    /// Who has the image if the home has not.
-    from: Option<Member>,
-    words: Option<Words>,
-    /// All begin: there is nothing of it anywhere.
-    fresh: bool,
-}
 
 impl Job {
     /// Tells the planner, and does what it says.
@@ -156,7 +92,7 @@ impl Job {
         let homes = self.nodes.placement.homes().to_vec();
         let planner = Planner::new(self.spec.units(&homes), homes);
         let planner = planner.with_neighbours(units::neighbours(&self.spec));
-        let mut planner = crate::vault::with_rule(planner, self.spec.storage.vault);
+        let mut planner = crate::vault::model::with_rule(planner, self.spec.storage.vault);
         for &member in members {
             let spare = member.node >= self.spec.placement.nodes;
             planner.step(Input::Joined { member, spare });

@@ -3,9 +3,8 @@
 //! Kept true: a node is declared lost once and never listened to again (it is fenced by its epoch);
 //! its ranks are brought back only when nothing of it runs any more.
 
-use crate::Job;
-use crate::monitor;
-use crate::nodes::State;
+use crate::nodes::model::State;
+use crate::{Job, monitor};
 use eyrie_control::EventKind;
 use eyrie_protocol::recovery::Input;
 use std::collections::BTreeSet;

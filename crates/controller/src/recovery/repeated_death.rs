@@ -5,22 +5,8 @@
 //! brought back twice; a controller that follows goes on with the pause.
 
 use crate::Job;
-use crate::clock::{Moment, Now};
-use serde::{Deserialize, Serialize};
+use crate::recovery::model::Later;
 use std::time::Duration;
-
-/// When a rank is to be brought back.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Later {
-    since: Moment,
-    pause: Duration,
-}
-
-impl Later {
-    fn left(&self, clock: Now) -> Duration {
-        self.pause.saturating_sub(self.since.elapsed(clock))
-    }
-}
 
 impl Job {
     /// `elsewhere`: on another node, if that can be.

@@ -7,88 +7,14 @@
 //! when all nodes had their turn.
 
 use crate::Job;
-use crate::clock::{Moment, Now};
-use crate::nodes::State;
+use crate::nodes::model::State;
 use eyrie_control::EventKind;
 use eyrie_control::node::Fault;
 use eyrie_protocol::membership::Member;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Until the first new attempt; twice as long after each further one, up to `start-pause`.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Attempts to start from an image that may not be right, though each byte of it is.
-const ATTEMPTS: u32 = 3;
-/// Attempts at least where a file is not there that its process needs, is another, or is locked by
-/// somebody else: 12 s, unless `start-pause` is shorter.
-const FILE_ATTEMPTS: u32 = 8;
 /// Attempts to go on with a saved job on a machine that may be the wrong one.
 const RESTARTS: u32 = 3;
-
-/// What keeps a rank from being brought back.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Retries {
-    count: u32,
-    /// Starts of this image that failed for a reason that is not known.
-    strange: (u32, u32),
-    last: Option<Moment>,
-    /// The attempt that is to be made anew: the planner's number, and where it was.
-    waits: Option<(u32, Member)>,
-    expedited: bool,
-    why: Option<String>,
-    told: BTreeSet<u32>,
-}
-
-impl Retries {
-    /// Whether a start failed for no fault of the image, as far as can be known where there are so
-    /// many nodes.
-    pub fn is_of_place(&self, fault: Fault, generation: u32, nodes: usize) -> bool {
-        let before = if self.strange.0 == generation { self.strange.1 } else { 0 };
-        match fault {
-            Fault::Place => true,
-            Fault::Image => false,
-            Fault::Unknown => generation > 0 && before + 1 < ATTEMPTS,
-            Fault::Files => generation > 0 && before + 1 < FILE_ATTEMPTS.max(nodes as u32 + 1),
-        }
-    }
-
-    /// So many starts from this image failed.
-    pub fn is_strange(&mut self, generation: u32) {
-        let before = if self.strange.0 == generation { self.strange.1 } else { 0 };
-        self.strange = (generation, before + 1);
-    }
-
-    /// A new attempt is made.
-    pub fn tried(&mut self) {
-        (self.waits, self.expedited) = (None, false);
-    }
-
-    /// The planner waits for its end.
-    pub fn expedite(&mut self) {
-        self.expedited = true;
-    }
-
-    /// For `eyrie status`.
-    pub fn why(&self) -> Option<String> {
-        self.why.clone()
-    }
-
-    fn one_more(&mut self, clock: Now, incarnation: u32, at: Member, why: String) {
-        self.count += 1;
-        self.last = Some(clock.moment());
-        self.waits = Some((incarnation, at));
-        self.why = Some(why);
-    }
-
-    /// How long until the next attempt; `None`: there is none to be made.
-    fn pause(&self, longest: Duration, clock: Now) -> Option<Duration> {
-        let since = self.last.filter(|_| self.waits.is_some())?.elapsed(clock);
-        let doubled = PAUSE.saturating_mul(1 << self.count.saturating_sub(1).min(8));
-        let pause = if self.expedited { Duration::ZERO } else { doubled.min(longest) };
-        Some(pause.saturating_sub(since))
-    }
-}
 
 impl Job {
     /// A rank could not be started at its home.
@@ -178,6 +104,9 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Now;
+    use crate::recovery::model::Retries;
+    use crate::recovery::model::{ATTEMPTS, FILE_ATTEMPTS, PAUSE};
 
     #[test]
     fn attempts_are_paced() {

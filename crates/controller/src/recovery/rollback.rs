@@ -1,7 +1,8 @@
 //! All ranks begin anew, or return to what there is in place of the beginning.
 
-use crate::saving::replay_logs::LogSaving;
-use crate::{Job, checkpoints};
+use crate::Job;
+use crate::checkpoints::model;
+use crate::saving::model::LogSaving;
 use eyrie_control::node::ToNode;
 
 impl Job {
@@ -47,7 +48,7 @@ impl Job {
         self.back_to_archive();
         self.checkpoints.units.forget_under_way();
         let now = self.ranks_ms();
-        self.checkpoints.scheduler = checkpoints::scheduler(&self.spec, now);
+        self.checkpoints.scheduler = model::scheduler(&self.spec, now);
         self.tell_restart();
     }
 }

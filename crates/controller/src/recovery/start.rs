@@ -1,9 +1,8 @@
 //! Having the process of a rank started.
 
 use crate::journal::Played;
-use crate::monitor;
-use crate::recovery::retries::Retries;
-use crate::{Job, Proc, Starting};
+use crate::recovery::model::Retries;
+use crate::{Job, Proc, Starting, monitor};
 use eyrie_control::node::{Determinants, Fault, ToNode};
 use eyrie_control::{EventKind, Meta, Stream};
 use eyrie_protocol::recovery::Input;

@@ -9,9 +9,8 @@
 //!
 //! Kept true: no other file tells these ways apart to bring a rank back.
 
-use crate::Job;
-use crate::monitor;
-use crate::recovery::Strategy;
+use crate::recovery::model::Strategy;
+use crate::{Job, monitor};
 use eyrie_control::node::{Choice, ToNode};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::Input;

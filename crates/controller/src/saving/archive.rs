@@ -6,12 +6,10 @@
 //! it holds the job, ranks that cannot be brought back alone go back to it, not to the beginning.
 
 use crate::journal::Entry;
-use crate::monitor;
-use crate::nodes::State;
-use crate::outside::Files;
-pub(crate) use crate::outside::Needed;
-use crate::saving::Saving;
-use crate::{BeginError, Job, Node};
+use crate::nodes::model::State;
+use crate::outside::{Files, Needed};
+use crate::saving::model::{Collecting, Kept, Saving};
+use crate::{BeginError, Job, Node, monitor};
 use eyrie_control::node::{Determinants, ToNode};
 use eyrie_control::{Delivered, Stored, StoredFile};
 use eyrie_protocol::membership::Member;
@@ -21,100 +19,10 @@ use eyrie_protocol::retention::Retention;
 use eyrie_state::home;
 use eyrie_state::image_names;
 use eyrie_state::saved_job::{SavedJob, SavedRank};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-
-/// Where it is, and what is in it.
-#[derive(Default)]
-pub(crate) struct Archive {
-    /// Where nodes reach it; none: it is not open.
-    places: Vec<SocketAddr>,
-    /// What ranks are brought back from; none: nothing is to be.
-    content: Option<Vec<SavedRank>>,
-    /// Files of that which are in an object store, and not in the folder.
-    stored: Option<Stored>,
-    /// Numbers of attempts to save the job.
-    attempts: u32,
-    /// What is saved is of no use any more.
-    outgrown: bool,
-    /// Of another's job that goes on here: how often it was saved by the journal.
-    noted: u32,
-}
-
-/// What another controller needs to know of it; its content is what is saved.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    places: Vec<SocketAddr>,
-    holds: bool,
-    attempts: u32,
-}
-
-impl Kept {
-    /// What lay on another machine is not here.
-    pub(crate) fn leave_behind(&mut self) {
-        (self.places, self.holds) = (Vec::new(), false);
-    }
-}
-
-impl Archive {
-    pub(crate) fn kept(&self) -> Kept {
-        let (places, attempts) = (self.places.clone(), self.attempts);
-        Kept { places, holds: self.holds(), attempts }
-    }
-
-    pub(crate) fn of(ranks: Vec<SavedRank>, stored: Option<Stored>) -> Archive {
-        Archive { content: Some(ranks), stored, ..Archive::default() }
-    }
-
-    /// Whether some of it is in an object store only.
-    pub(crate) fn has_stored(&self) -> bool {
-        self.stored.is_some()
-    }
-
-    /// Whether ranks can be brought back from it.
-    pub(crate) fn holds(&self) -> bool {
-        self.content.is_some()
-    }
-
-    /// Whether nodes reach it.
-    pub(crate) fn is_open(&self) -> bool {
-        !self.places.is_empty()
-    }
-
-    /// What is in it from now on.
-    pub(crate) fn hold(&mut self, saved: SavedJob) {
-        (self.content, self.stored) = (Some(saved.ranks), saved.stored);
-    }
-
-    /// The number of the next attempt to bring something here.
-    pub(crate) fn next_attempt(&mut self) -> u32 {
-        self.attempts += 1;
-        self.attempts
-    }
-
-    /// The newest generation in it.
-    pub(crate) fn newest(&self) -> u32 {
-        let newest = |saved: &SavedRank| Some(saved.retention.newest()?.generation);
-        self.content.iter().flatten().filter_map(newest).max().unwrap_or(0)
-    }
-
-    /// Whether this image of a rank is what it is brought back from.
-    pub(crate) fn is_of(&self, rank: u32, generation: u32) -> bool {
-        let saved = self.content.as_ref().and_then(|ranks| ranks.get(rank as usize));
-        saved.and_then(|s| s.retention.newest()).is_some_and(|k| k.generation == generation)
-    }
-}
-
-/// What nodes are bringing.
-pub(crate) struct Collecting {
-    attempt: u32,
-    left: BTreeSet<u32>,
-    words: BTreeMap<u32, Determinants>,
-}
 
 impl Saving {
     pub fn collecting(&mut self) -> Option<&mut Collecting> {

@@ -11,20 +11,12 @@
 
 use crate::Job;
 use crate::saving::archive;
+use crate::saving::model::Cut;
 use eyrie_control::node::{Determinants, ToNode};
 use eyrie_protocol::consistent_cut;
 use eyrie_protocol::consistent_cut::Verdict;
 use eyrie_protocol::recovery::Planner;
-use eyrie_state::saved_job::SavedJob;
 use std::collections::BTreeMap;
-
-/// The moment, until all ranks go on.
-pub(crate) struct Cut {
-    attempt: u32,
-    rule: consistent_cut::ConsistentCut,
-    words: BTreeMap<u32, Determinants>,
-    state: SavedJob,
-}
 
 impl Job {
     /// Whether no checkpoint is to begin, as all ranks are to be stopped. Has that done as soon as

@@ -11,17 +11,17 @@
 
 pub(crate) mod archive;
 pub(crate) mod consistent_cut;
+pub(crate) mod model;
 pub(crate) mod periodic;
 pub(crate) mod replay_logs;
 pub(crate) mod routes;
 pub(crate) mod second_level;
 
-use crate::checkpoints::coordinated::Coordinated;
+use crate::checkpoints::coordinated_model::Coordinated;
 use crate::checkpoints::fallback;
-use crate::monitor;
 use crate::outside::ClientHandle;
-use crate::saving::archive::Archive;
-use crate::{Ask, Job};
+use crate::saving::model::{Archive, Save};
+use crate::{Ask, Job, monitor};
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, JobSpec, NodeMsg, Stream};
 use eyrie_state::home;
@@ -38,52 +38,6 @@ const KEYS: [&str; 5] = [
     home::HOME_OF_JOB,
     local::LOCAL_OF_JOB,
 ];
-
-/// How the job is saved: what is under way, and what there is of it on disk.
-#[derive(Default)]
-pub(crate) struct Saving {
-    pub under_way: Option<Save>,
-    /// Over nodes: what it takes to restart it lies here.
-    pub archive: Archive,
-    pub periodic: periodic::Flush,
-    /// How often the job was saved.
-    pub count: u32,
-    /// What it takes to restart it is on disk.
-    pub is_saved: bool,
-    /// Not all ranks of a saved job run again yet.
-    pub restarting: bool,
-}
-
-/// The saving of a job that is under way.
-#[derive(Default)]
-pub(crate) struct Save {
-    /// A client that waits for it.
-    client: Option<ClientHandle>,
-    /// Every rank has its last checkpoint.
-    checkpointed: bool,
-    /// No process is left.
-    pub(crate) stands: bool,
-    /// The segment is being written.
-    writing: bool,
-    /// Each rank has its last checkpoint by itself: there is no snapshot of all of them.
-    apart: bool,
-    /// Its memory was out: ranks have no process, and stay without one.
-    pub(crate) swapped: bool,
-    /// Over nodes: these bring what they have.
-    pub collecting: Option<crate::saving::archive::Collecting>,
-}
-
-impl Save {
-    /// Whether the last checkpoint is to be one of all ranks together.
-    pub(crate) fn takes_snapshot(&self) -> bool {
-        !self.apart && !self.checkpointed && !self.swapped
-    }
-
-    /// There was none: each rank has its own.
-    pub(crate) fn takes_no_snapshot(&mut self) {
-        self.apart = true;
-    }
-}
 
 /// The job's description as it began: nodes that joined since are not among those that it is
 /// restarted on.

@@ -11,79 +11,15 @@
 //! Nodes bring what they have past the controller where they can (`routes`): with `--save-to` into
 //! the object store, of which the folder then has the names only, else into the folder.
 
-use crate::Job;
-use crate::monitor;
-use crate::saving::Saving;
 use crate::saving::archive;
-use crate::saving::consistent_cut::Cut;
-use crate::saving::routes::Routes;
+use crate::saving::model::{Bringing, Routes, Saving};
+use crate::{Job, monitor};
 use eyrie_control::node::ToNode;
-use eyrie_control::{Delivered, EventKind, SavedSet, SavedWay, Stored};
+use eyrie_control::{Delivered, EventKind, SavedSet, Stored};
 use eyrie_protocol::membership::Member;
 use eyrie_state::home;
 use eyrie_state::saved_job::SavedJob;
-use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
-
-/// What is brought to the job's folder, and when.
-#[derive(Default)]
-pub(crate) struct Flush {
-    due_ms: u64,
-    /// The generation that all ranks had reached when the newest one that is there was begun, or
-    /// the last one failed.
-    reached: u32,
-    pub(crate) cut: Option<Cut>,
-    bringing: Option<Bringing>,
-    /// Image files that go when nothing is being brought any more: rank, generations.
-    pub(crate) put_off: Vec<(u32, Vec<u32>)>,
-    /// The last failure that was told.
-    told: Option<String>,
-    /// Since when the next one has waited, why, and whether that was told.
-    waits: Option<(u64, String, bool)>,
-    /// What is there.
-    pub(crate) there: Option<SavedSet>,
-    /// Where it is brought besides.
-    pub(crate) second_level: crate::saving::second_level::SecondLevel,
-    /// How the newest one was brought, by node.
-    pub(crate) routes: Vec<SavedWay>,
-    /// Not to be tried before, whatever falls due.
-    not_before_ms: u64,
-}
-
-/// A state that is being brought.
-struct Bringing {
-    attempt: u32,
-    begun_ms: u64,
-    reached: u32,
-    /// Nodes were told to bring it.
-    ordered: bool,
-    left: BTreeSet<u32>,
-    state: SavedJob,
-    /// How ranks were brought.
-    routes: Routes,
-}
-
-impl Flush {
-    /// What nodes have sent to the object store of what is being brought.
-    pub(crate) fn sent_bytes(&self) -> u64 {
-        self.bringing.as_ref().map_or(0, |b| b.routes.sent_bytes())
-    }
-
-    /// Whether something is being brought.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.bringing.is_some()
-    }
-
-    /// Whether nodes wait for what is known of the object store, in this attempt.
-    pub(crate) fn awaits_survey(&self, attempt: u32) -> bool {
-        self.bringing.as_ref().is_some_and(|b| b.attempt == attempt && !b.ordered)
-    }
-
-    /// Whether this attempt to bring something is one of these.
-    pub(crate) fn is_at(&self, attempt: u32) -> bool {
-        self.bringing.as_ref().is_some_and(|b| b.attempt == attempt)
-    }
-}
 
 impl Saving {
     /// Holds files back that are to be removed. Whether it does.

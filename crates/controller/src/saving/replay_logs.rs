@@ -4,16 +4,8 @@
 //! after that; what cannot be written is told and costs the job nothing.
 
 use crate::Job;
+use crate::saving::model::LogSaving;
 use eyrie_control::node::{ToNode, Written};
-use serde::{Deserialize, Serialize};
-
-/// How far the saving of a rank's log has come.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LogSaving {
-    No,
-    Running,
-    Done,
-}
 
 impl Job {
     /// Begins to write the log of a rank that has ended, if there is an image to go with it.

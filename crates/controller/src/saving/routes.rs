@@ -5,77 +5,11 @@
 //! else.
 
 use crate::Job;
+use crate::saving::model::Routes;
+use eyrie_control::Way;
 use eyrie_control::node::ToNode;
-use eyrie_control::{Delivered, SavedWay, StoredFile, Way};
-use eyrie_state::home;
-use eyrie_state::image_names;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-
-/// How the ranks of a state were brought.
-#[derive(Default)]
-pub(crate) struct Routes {
-    /// By node: the way of its ranks, the slowest counts, and why it was no other.
-    nodes: BTreeMap<u32, (Way, Option<String>)>,
-    /// Ranks whose images are in the object store.
-    stored: BTreeSet<u32>,
-    files: Vec<StoredFile>,
-    sent_bytes: u64,
-}
-
-impl Routes {
-    /// A node has brought a rank.
-    pub(crate) fn take(&mut self, node: u32, rank: u32, said: Delivered) -> Result<(), String> {
-        let images = format!("{}/", home::IMAGES);
-        let of_rank = |file: &StoredFile| {
-            let name = file.name.strip_prefix(&images).and_then(image_names::parse);
-            let plain = !file.object.is_empty() && !file.object.contains("..");
-            plain && name.is_some_and(|named| named.rank == rank)
-        };
-        if !said.files.iter().all(of_rank) {
-            return Err(String::from("its node names files that are not the rank's"));
-        }
-        if said.way == Way::Store {
-            self.stored.insert(rank);
-            self.sent_bytes += said.sent_bytes;
-            self.files.extend(said.files);
-        }
-        let known = self.nodes.entry(node).or_insert((said.way, None));
-        if said.way <= known.0 {
-            *known = (said.way, said.why);
-        }
-        Ok(())
-    }
-
-    /// Whether the images of a rank are in the object store.
-    pub(crate) fn is_stored(&self, rank: u32) -> bool {
-        self.stored.contains(&rank)
-    }
-
-    /// What is there.
-    pub(crate) fn files(&self) -> &[StoredFile] {
-        &self.files
-    }
-
-    pub(crate) fn stored_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
-    }
-
-    /// Bytes of these that nodes had to send.
-    pub(crate) fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
-    }
-
-    /// For `eyrie status`.
-    pub(crate) fn told(&self) -> Vec<SavedWay> {
-        let told = |(node, (way, why)): (&u32, &(Way, Option<String>))| SavedWay {
-            node: *node,
-            way: way.to_string(),
-            why: why.clone(),
-        };
-        self.nodes.iter().map(told).collect()
-    }
-}
 
 impl fmt::Display for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,6 +43,7 @@ impl Job {
 mod tests {
     use super::*;
     use eyrie_control::node::Determinants;
+    use eyrie_control::{Delivered, StoredFile};
 
     fn said(way: Way, why: Option<&str>, names: &[&str]) -> Delivered {
         let file = |name: &&str| StoredFile {

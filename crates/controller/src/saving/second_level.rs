@@ -14,18 +14,6 @@ use eyrie_state::saved_job::SavedJob;
 use std::io;
 use std::time::Duration;
 
-/// What is known of the states of the job in an object store.
-#[derive(Default)]
-pub(crate) struct SecondLevel {
-    /// The last of a state could not be brought, of which nodes had brought the rest: until it has
-    /// a state again they bring it to the folder.
-    pub(crate) refuses: bool,
-    /// The last failure that was told.
-    told: Option<String>,
-    /// When the newest one was there.
-    unix_ms: Option<u64>,
-}
-
 impl Job {
     /// Has what lies in the job's folder brought to the store.
     pub(crate) fn bring_to_depot(&mut self) {

@@ -162,7 +162,7 @@ impl Job {
             .checkpoints
             .coordinated
             .as_ref()
-            .is_some_and(crate::checkpoints::coordinated::Coordinated::is_taking);
+            .is_some_and(crate::checkpoints::coordinated_model::Coordinated::is_taking);
         let placed = !self.many() || self.recovery.planned;
         let others =
             sets || self.checkpoints.units.are_taking() || self.saving.periodic.cut.is_some();

@@ -5,30 +5,13 @@
 //! any more; what was given up while a node looked into it does not stay there again.
 
 use crate::vault::Job;
-use crate::vault::scrub::Pass;
+use crate::vault::model::{Images, Pass};
 use eyrie_control::node::{Fetch, ToNode};
 use eyrie_control::vault::{Condition, Inspected, Inspection, Report};
 use eyrie_control::{EventKind, NodeMsg};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Input, VAULT};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How many images were found so, each on each of its nodes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Counts {
-    pub sound: u64,
-    pub damaged: u64,
-    pub repaired: u64,
-}
-
-/// Images of one pass.
-#[derive(Default)]
-pub(crate) struct Images {
-    /// Nodes, ranks and generations of which nothing was told yet.
-    pub left: BTreeSet<(u32, u32, u32)>,
-    pub found: Counts,
-}
 
 impl Pass {
     fn tell_image(&self, (node, rank, generation): (u32, u32, u32), condition: Condition) {

@@ -12,145 +12,27 @@
 
 pub(crate) mod encoder;
 pub(crate) mod images;
+pub(crate) mod model;
 pub(crate) mod rebuild;
 pub(crate) mod report;
 pub(crate) mod retry;
 pub(crate) mod scrub;
 
 use crate::Job;
-use crate::clock::Moment;
-use crate::vault::encoder::{Links, Pick};
-use crate::vault::rebuild::Progress;
-use crate::vault::report::Costs;
-use crate::vault::retry::Retry;
-use crate::vault::scrub::Scrubs;
+use crate::vault::encoder::Pick;
+use crate::vault::model::{Costs, File, Generation, Retry, Round, Vaults};
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, VaultOrder, VaultStep};
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::recovery::{Guard, Input, Planner, Rule};
-use eyrie_vault::Scheme;
+use eyrie_protocol::recovery::{Guard, Input};
 use eyrie_vault::coordinator::{Action, Coordinator, Event, Outcome};
 use eyrie_vault::layout::{Place, lay_out};
-use eyrie_vault::record::{self, Commit};
-use serde::{Deserialize, Serialize};
+use eyrie_vault::record::{self};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// So many rounds in a row may come to nothing without a word: nodes may be on their way out.
 const QUIET_ROUNDS: u32 = 3;
-
-/// A file of an image: rank and generation.
-type File = (u32, u32);
-
-/// A committed generation.
-#[derive(Serialize, Deserialize)]
-struct Generation {
-    commit: Commit,
-    members: Vec<Member>,
-    /// Groups of which more is damaged than can be mended: what is needed of these is stored anew.
-    unsound: BTreeSet<usize>,
-}
-
-impl Generation {
-    /// As `Guard::renew`.
-    fn renew(&mut self, before: &[Member], live: &[Member]) {
-        let mut guard = Guard { members: std::mem::take(&mut self.members), tolerates: 0 };
-        guard.renew(before, live);
-        self.members = guard.members;
-    }
-}
-
-/// One that is being made.
-#[derive(Serialize, Deserialize)]
-struct Round {
-    generation: u64,
-    members: Vec<Member>,
-    images: Vec<File>,
-    groups: Vec<Vec<u32>>,
-    /// Whose object each file is.
-    files: BTreeMap<File, u32>,
-    begun: Moment,
-    encoder: String,
-    /// A successor of this controller begins another round.
-    #[serde(skip)]
-    coordinator: Option<Coordinator>,
-    #[serde(skip)]
-    commit: Option<Commit>,
-    #[serde(skip)]
-    pick: Arc<Pick>,
-    #[serde(skip)]
-    progress: Progress,
-    spent: Costs,
-}
-
-/// What the controller knows of the vault.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Vaults {
-    last: u64,
-    generations: BTreeMap<u64, Generation>,
-    /// Where each file is: generation, and node whose object it is.
-    files: BTreeMap<File, (u64, u32)>,
-    round: Option<Round>,
-    /// Rounds in a row that came to nothing, though no node was lost.
-    failed: u32,
-    links: Links,
-    /// Which encoder the newest round was made with, and why.
-    encoder: Option<String>,
-    /// How long the last round took.
-    took_ms: f64,
-    #[serde(skip)]
-    retry: Retry,
-    scrubs: Scrubs,
-}
-
-impl Vaults {
-    /// The generation that has a file, its group, and who is in that.
-    fn place(&self, file: File) -> Option<(&Generation, u32, Guard)> {
-        let (generation, node) = self.files.get(&file)?;
-        let generation = self.generations.get(generation)?;
-        let (group, _) = generation.commit.place(*node)?;
-        let nodes = &generation.commit.groups[group];
-        let in_it = |m: &&Member| nodes.iter().any(|s| s.node == m.node);
-        let members = generation.members.iter().filter(in_it).copied().collect();
-        let tolerates = generation.commit.scheme.tolerates();
-        Some((generation, *node, Guard { members, tolerates }))
-    }
-
-    /// Whether more is damaged of what guards a file than can be mended.
-    fn is_unsound(&self, file: File) -> bool {
-        let place = self.files.get(&file);
-        let generation = place.and_then(|(number, _)| self.generations.get(number));
-        let group = |it: &Generation| it.commit.place(place?.1).map(|(group, _)| group);
-        generation.is_some_and(|it| group(it).is_some_and(|group| it.unsound.contains(&group)))
-    }
-}
-
-/// A planner that heeds what `--vault` says.
-pub(crate) fn with_rule(planner: Planner, scheme: Scheme) -> Planner {
-    match scheme {
-        Scheme::Rs { .. } | Scheme::Xor { .. } => {
-            planner.with_rule(Rule::Vault { least: scheme.least() })
-        }
-        Scheme::Local => planner.with_rule(Rule::Copies(1)),
-        Scheme::Partner => planner,
-    }
-}
-
-impl Vaults {
-    /// The generation that has a file, the nodes of its group, and how many of them may be lost.
-    pub fn guards_of(&self, file: File) -> Option<(u64, Vec<u32>, usize)> {
-        let (generation, _, guard) = self.place(file)?;
-        let nodes = guard.members.iter().map(|m| m.node).collect();
-        Some((generation.commit.generation, nodes, guard.tolerates))
-    }
-
-    /// Whether the vault has a file, and nothing of what guards it is lost.
-    pub fn is_guarded(&self, file: File, live: &[Member]) -> bool {
-        let place = self.place(file);
-        let there = |guard: Guard| guard.members.iter().all(|m| live.contains(m));
-        !self.is_unsound(file) && place.is_some_and(|(_, _, guard)| there(guard))
-    }
-}
 
 impl Job {
     /// Goes on with bringing images into the vault.

@@ -5,46 +5,9 @@
 //! are left a part of every link, unless it was said how much such a round may take.
 
 use crate::Job;
-use crate::vault::Vaults;
+use crate::vault::model::{Progress, Vaults};
 use eyrie_control::status::VaultRound;
 use eyrie_protocol::membership::Member;
-use eyrie_vault::Scheme;
-use std::collections::BTreeMap;
-
-/// How far a round is.
-#[derive(Default)]
-pub(crate) struct Progress {
-    /// It brings back what lost nodes guarded.
-    rebuild: bool,
-    /// Most bytes a second that a node sends; 0: no limit.
-    pub rate: u64,
-    /// What all nodes are about to send, about.
-    total: u64,
-    sent: BTreeMap<u32, u64>,
-}
-
-impl Progress {
-    /// A node has sent so much.
-    pub fn note(&mut self, node: u32, sent: u64) {
-        self.sent.insert(node, sent);
-    }
-
-    /// A group encodes payloads of these lengths.
-    pub fn encodes(&mut self, scheme: Scheme, payloads: &[u64]) {
-        let terms = scheme.tolerates() as u64;
-        let all = payloads.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
-        self.total = self.total.saturating_add(all.saturating_mul(terms));
-    }
-
-    /// What is told of a generation that came to be so.
-    pub fn describe(&self) -> String {
-        match (self.rebuild, self.rate) {
-            (false, _) => String::new(),
-            (true, 0) => String::from(", after a loss"),
-            (true, rate) => format!(", after a loss, at most {:.1} MB/s a node", rate as f64 / 1e6),
-        }
-    }
-}
 
 /// The lower of two limits, of which 0 is none.
 fn lower(one: u64, other: u64) -> u64 {

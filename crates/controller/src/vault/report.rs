@@ -1,50 +1,11 @@
 //! What is told of the vault: what its rounds took, which encoder they had, what is where.
 
 use crate::Job;
-use crate::clock::{Moment, Now};
-use crate::vault::Vaults;
-use eyrie_control::vault::{Spent, Vaulted};
+use crate::vault::model::Vaults;
+use eyrie_control::vault::Vaulted;
 use eyrie_protocol::recovery::VAULT;
 use eyrie_vault::layout::Place;
 use eyrie_vault::record::{Commit, Summary};
-use serde::{Deserialize, Serialize};
-
-/// What a round took of its slowest nodes, in microseconds.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Costs {
-    pub payload: u64,
-    encode: u64,
-    durable: u64,
-    /// That were sent, by all.
-    bytes: u64,
-}
-
-impl Costs {
-    pub fn add(&mut self, spent: Spent) {
-        self.encode = self.encode.max(spent.encode_us);
-        self.durable = self.durable.max(spent.durable_us);
-        self.bytes += spent.bytes;
-    }
-
-    /// What is told of a generation that these were the costs of.
-    pub fn describe(&self, commit: &Commit, encoder: &str, begun: &Moment, clock: Now) -> String {
-        let nodes: usize = commit.groups.iter().map(Vec::len).sum();
-        let bytes: u64 = commit.groups.iter().flatten().map(|s| s.payload).sum();
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let (scheme, spent) = (commit.scheme, self);
-        let ms = begun.elapsed_ms(clock);
-        let part = |us: u64| us as f64 / 1e3;
-        format!(
-            "{scheme} over {nodes} nodes, {:.1} MiB by {encoder} in {ms:.0} ms: payload {:.1} ms, \
-         parity {:.1} ms ({:.1} MiB sent), durable {:.1} ms",
-            mib(bytes),
-            part(spent.payload),
-            part(spent.encode),
-            mib(spent.bytes),
-            part(spent.durable),
-        )
-    }
-}
 
 impl Vaults {
     /// Which encoder the newest generation was made with, and why.

@@ -5,44 +5,9 @@
 //! told once, and once that it does again.
 
 use crate::Job;
-use crate::vault::Vaults;
+use crate::vault::model::{LONGEST_PAUSE_MS, Retry, Trouble, Vaults};
 use crate::vault::{File, QUIET_ROUNDS};
 use eyrie_control::status::VaultUnguarded;
-
-/// After a round that came to nothing the next one waits for so long, and twice as long for each
-/// one more, ...
-const PAUSE_MS: u64 = 500;
-/// ... up to this.
-const LONGEST_PAUSE_MS: u64 = 60_000;
-
-/// Rounds in a row that came to nothing. A new controller begins to count anew.
-#[derive(Default)]
-pub(crate) struct Retry {
-    rounds: u32,
-    /// When the next one may begin.
-    pub not_before_ms: u64,
-    trouble: Option<Trouble>,
-}
-
-/// Images that are kept cannot be guarded as they are to be.
-struct Trouble {
-    images: u32,
-    why: String,
-}
-
-/// How long the next round waits after so many that came to nothing.
-fn pause_ms(rounds: u32) -> u64 {
-    let doubled = 1u64.checked_shl(rounds.saturating_sub(1)).unwrap_or(u64::MAX);
-    PAUSE_MS.saturating_mul(doubled).min(LONGEST_PAUSE_MS)
-}
-
-impl Retry {
-    /// One more came to nothing; after a loss it may be another matter.
-    pub fn one_more(&mut self, now_ms: u64, lost: bool) {
-        self.rounds = if lost { 1 } else { self.rounds.saturating_add(1) };
-        self.not_before_ms = now_ms.saturating_add(pause_ms(self.rounds));
-    }
-}
 
 impl Vaults {
     /// Nothing that is kept is to be guarded: what could not be is kept no more.
@@ -130,6 +95,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vault::model::pause_ms;
 
     #[test]
     fn rounds_that_come_to_nothing_are_ever_rarer() {

@@ -8,85 +8,20 @@
 
 use crate::Job;
 use crate::outside::ClientHandle;
-use crate::recovery::Recovery;
-use crate::vault::Vaults;
-use crate::vault::images::{Counts, Images};
+use crate::recovery::model::Recovery;
+use crate::vault::model::{Asker, Images, Last, Pass, Scrubs, Vaults, Wish};
 use eyrie_control::node::ToNode;
 use eyrie_control::status::VaultScrub;
-use eyrie_control::vault::{Checked, Kept};
+use eyrie_control::vault::Kept;
 use eyrie_control::{EventKind, NodeMsg, VaultOrder};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::Input;
 use eyrie_vault::vault::Mended;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 /// Most that a node reads in a second unasked, unless `--vault-rate` says less: a day is enough
 /// for 2.5 TiB.
 const UNASKED_BYTES: u64 = 32 << 20;
-
-/// Passes: the one that is under way, those that wait, and what was found. The next controller
-/// knows what was found, and that of a pass under way as far as it was told; it begins another one.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Scrubs {
-    #[serde(skip)]
-    count: u64,
-    #[serde(skip)]
-    pub(crate) pass: Option<Pass>,
-    #[serde(skip)]
-    waiting: VecDeque<Wish>,
-    /// When the next one begins unasked.
-    #[serde(skip)]
-    due_ms: Option<u64>,
-    /// When the last one ended that repairs.
-    mended_unix_ms: Option<u64>,
-    last: Option<Last>,
-    so_far: Mended,
-    /// Ranks, generations that were being taken of them, nodes and files that were found damaged
-    /// there meanwhile.
-    #[serde(skip)]
-    pub(crate) spoilt: BTreeSet<(u32, u32, u32, u32)>,
-}
-
-/// Somebody asks for a pass.
-struct Wish {
-    write: bool,
-    rate: u64,
-    asker: Asker,
-}
-
-/// A client: by its connection's number, and the way to it.
-type Asker = (u64, ClientHandle);
-
-pub(crate) struct Pass {
-    pub number: u64,
-    /// What is damaged is made anew.
-    write: bool,
-    begun_ms: u64,
-    /// Generations and nodes that have not answered.
-    left: BTreeSet<(u64, u32)>,
-    found: Mended,
-    /// The same of the nodes' files of images.
-    pub images: Images,
-    /// Who asked for it.
-    pub asker: Option<Asker>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Last {
-    ended_unix_ms: u64,
-    took_ms: u64,
-    found: Mended,
-    images: Counts,
-}
-
-impl Pass {
-    fn tell(&self, generation: u64, node: u32, result: Result<Mended, String>) {
-        if let Some((_, client)) = &self.asker {
-            client.send(&NodeMsg::Checked(Checked { generation, node, result }));
-        }
-    }
-}
 
 impl Recovery {
     pub fn vault_live(&self) -> BTreeSet<Member> {

@@ -1,4 +1,5 @@
-//! The process's one machine, and the ends of the process.
+//! The process's one machine, and the ends of the process. How the machine begins and ends is
+//! `lifetime`.
 //!
 //! Kept true: `CURRENT` points to the machine between init and finalize. A function of MPI
 //! reborrows it for its own duration; while a callback of the program runs, `CURRENT` is derived
@@ -6,23 +7,21 @@
 //! is a reborrow too. So it is while a call waits and lets other threads in (MPI_THREAD_MULTIPLE:
 //! `threads`). Else the program serialises its calls.
 
+pub mod lifetime;
+
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize};
 
-use eyrie_core::consts::{ANY_SOURCE, COMM_WORLD, PROC_NULL};
-use eyrie_core::consts::{THREAD_MULTIPLE, THREAD_SERIALIZED, THREAD_SINGLE};
 use eyrie_core::info::InfoTable;
 use eyrie_core::machine::Machine;
 use eyrie_ledger::segment::{LIB_OUT, LIB_WAIT};
 
 pub use eyrie_channel::turn_lock::this_thread;
 
-use crate::check::level as check;
-use crate::libc_calls;
-use crate::repr::{BOUNDS, WINDOW_NUMBERS, code_out, rank_out};
+use crate::libc_calls::tells;
+use crate::repr::code_out;
 use crate::threads::{self, Inside};
-use crate::tools::numbers;
 
 static CURRENT: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
 /// The machine after finalize: only its info objects are used.
@@ -147,83 +146,6 @@ pub fn is_main_thread() -> bool {
     MAIN_THREAD.load(Relaxed) == this_thread()
 }
 
-/// Starts the machine; returns the thread level provided.
-pub fn start(name: &'static str, required: i32) -> i32 {
-    if PHASE.load(Relaxed) == FORKED {
-        not_running(name);
-    }
-    if initialized() {
-        let how = if finalized() { "after MPI_Finalize" } else { "twice" };
-        die(&format!("{} was called {how}; it may be called once", public(name)));
-    }
-    if running() {
-        PHASE.store(RUNNING, Relaxed);
-        return level();
-    }
-    begin(name, required, RUNNING)
-}
-
-/// The same for a session: there may be several, and MPI_Init beside them. A machine that they
-/// started goes when the process ends.
-pub fn start_session(name: &'static str, required: i32) -> i32 {
-    match PHASE.load(Relaxed) {
-        FORKED => not_running(name),
-        FINALIZED => die(&format!(
-            "{} was called after MPI_Finalize: this version of Eyrie starts MPI once in a process",
-            public(name)
-        )),
-        BEFORE => begin(name, required, SESSIONS),
-        _ => level(),
-    }
-}
-
-fn begin(name: &'static str, required: i32, phase: i32) -> i32 {
-    // The library asks for the time itself from here on.
-    libc_calls::init();
-    check::begin();
-    let machine = match Machine::from_env() {
-        Ok(machine) => Box::leak(Box::new(machine)),
-        Err(e) => die(&format!("{} cannot join its job: {e}", public(name))),
-    };
-    machine.set_reentry_hook(set_current);
-    machine.types.set_rule(BOUNDS);
-    machine.windows.set_numbers(WINDOW_NUMBERS);
-    machine.attrs.set_ranks(rank_out(ANY_SOURCE), rank_out(PROC_NULL));
-    let early = EARLY_INFOS.swap(null_mut(), Relaxed);
-    if !early.is_null() {
-        // SAFETY: made by `Box::into_raw` in `infos`, and nothing else points to it any more.
-        machine.infos = *unsafe { Box::from_raw(early) };
-    }
-    let provided = required.min(THREAD_MULTIPLE);
-    describe(machine);
-    numbers::joined(machine);
-    // Where other threads may be in MPI, who only asks for the time stays out of the machine,
-    // unless it has to be recorded.
-    let is_one = provided < THREAD_SERIALIZED || libc_calls::is_alone();
-    if is_one || machine.threaded() {
-        PLACE.store(std::ptr::from_ref(machine.endpoint.place()).cast_mut(), Relaxed);
-    }
-    // SAFETY: the first handler only stores, the other runs where the program calls `exit`. The
-    // daemon's twins are made without them. If there is no memory for them, a program is on its own
-    // whose children call MPI, and one that ends without MPI_Finalize counts as killed.
-    unsafe {
-        libc::pthread_atfork(None, None, Some(no_rank));
-        libc::atexit(leaves);
-    }
-    PROCESS.store(std::ptr::from_ref(machine.endpoint.process()).cast_mut(), Relaxed);
-    LEVEL.store(provided, Relaxed);
-    MAIN_THREAD.store(this_thread(), Relaxed);
-    if provided == THREAD_MULTIPLE {
-        threads::begin(machine);
-    }
-    if !PLACE.load(Relaxed).is_null() {
-        libc_calls::begin(machine, provided > THREAD_SINGLE);
-    }
-    CURRENT.store(machine, Relaxed);
-    PHASE.store(phase, Relaxed);
-    provided
-}
-
 /// The program has one thread no longer.
 pub fn has_threads() {
     if outside().is_none_or(|mut o| !o.threaded()) {
@@ -234,7 +156,7 @@ pub fn has_threads() {
 /// In a child that the program forked, which is no rank: its times are its own.
 pub unsafe extern "C" fn no_rank() {
     PLACE.store(null_mut(), Relaxed);
-    libc_calls::end();
+    tells::end();
     threads::end();
     CURRENT.store(null_mut(), Relaxed);
     if running() {
@@ -247,39 +169,6 @@ pub fn process() -> i32 {
     let at = PROCESS.load(Relaxed);
     // SAFETY: it points into the segment, which stays mapped.
     if at.is_null() { 0 } else { unsafe { &*at }.load(Relaxed) as i32 }
-}
-
-/// The program has called `exit`.
-extern "C" fn leaves() {
-    let at = CURRENT.load(Relaxed);
-    let Some(_inside) = Inside::try_enter() else { return };
-    if running() && !at.is_null() {
-        // SAFETY: as in `machine`: exit handlers run in one thread. Where that was in the library
-        // all the same (a signal's handler called `exit`), only what is told to others is written.
-        let machine = unsafe { &mut *at };
-        if PHASE.load(Relaxed) != RUNNING && machine.sessions.is_empty() {
-            machine.enter();
-            machine.finalize();
-            machine.leave();
-        } else {
-            machine.left();
-        }
-    }
-}
-
-/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2). `thread_level` would be what was asked for before
-/// the program was started: nobody can.
-fn describe(m: &mut Machine) {
-    describe_program(&mut m.infos);
-    if let Ok(size) = m.comm_size(COMM_WORLD) {
-        m.infos.set_env(b"maxprocs", size.to_string().as_bytes());
-    }
-    let spares = m.spare_ranks();
-    if !spares.is_empty() {
-        let own: &[u8] = if spares.contains(&m.world().0) { b"true" } else { b"false" };
-        m.infos.set_env(b"eyrie_spare", own);
-        m.infos.set_env(b"eyrie_spare_ranks", spares.len().to_string().as_bytes());
-    }
 }
 
 /// What is known before MPI_Init, too.
@@ -304,13 +193,6 @@ fn describe_program(infos: &mut InfoTable) {
 /// MPI_Finalize leaves the machine to sessions.
 pub fn leave_to_sessions() {
     PHASE.store(SESSIONS_LEFT, Relaxed);
-}
-
-/// The machine is done; every later call but a few is an error.
-pub fn stop() {
-    libc_calls::end();
-    FORMER.store(CURRENT.swap(null_mut(), Relaxed), Relaxed);
-    PHASE.store(FINALIZED, Relaxed);
 }
 
 /// A function's name without the P of its profiling twin.
