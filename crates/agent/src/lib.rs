@@ -62,7 +62,7 @@ use crate::state::verify::Verify;
 use eyrie_control::job::gone_of;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{JobSpec, Meta, Wtime};
-use eyrie_image::{Between, Pool, Tap, Watch};
+use eyrie_image::{Beginning, Between, Pool, Tap, Watch};
 use eyrie_ledger::recording::Recording;
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{Geometry, Segment, SegmentError};
@@ -278,6 +278,10 @@ struct SegmentFile {
 struct Images {
     /// Tells which files ranks write to without keeping them open, where the kernel does.
     watch: Option<Arc<Watch>>,
+    /// What files were before ranks began here.
+    beginning: Option<Beginning>,
+    /// Last processes of ranks that all go back, until they are started.
+    anew: BTreeSet<libc::pid_t>,
     /// Where ranks lend and borrow pages of their images.
     pool: Option<Arc<Pool>>,
     /// The pass over the images here.
@@ -328,6 +332,8 @@ impl Agent {
         };
         let bell = listen(&segment, &tell)?;
         let verify = spec.protection.ft.verifies().then(Verify::default);
+        let watch = written_files::watch(&spec, &place.images);
+        let beginning = written_files::beginning(&spec, &place, watch.as_deref());
         Ok(Rc::new_cyclic(|this| {
             RefCell::new(Agent {
                 this: this.clone(),
@@ -338,7 +344,9 @@ impl Agent {
                 segment_file: SegmentFile { fd, _bell: bell, windows: BTreeSet::new() },
                 ranks: (0..spec.program.size).map(|_| Rank::default()).collect(),
                 images: Images {
-                    watch: written_files::watch(&spec, &place.images),
+                    watch,
+                    beginning,
+                    anew: BTreeSet::new(),
                     pool: pool(&spec),
                     inspection: Arc::default(),
                     deposits: Deposits::default(),
@@ -407,7 +415,7 @@ impl Agent {
             ToNode::InputOver { start } => self.streams.end_input(start),
             ToNode::OutputTaken { bytes } => self.streams.output_taken(bytes),
             ToNode::Unprotect => self.unprotect(),
-            ToNode::Renew { epoch } => self.renew(epoch),
+            ToNode::Renew { epoch, all } => self.renew(epoch, all),
             ToNode::Look { ask, targets } => self.tell_looks(ask, targets),
             ToNode::SaveLog { rank, need, det_pos, output } => {
                 self.save_log(rank, need, det_pos, output);
@@ -552,7 +560,8 @@ impl Agent {
 
     /// The job begins anew: a new segment, and nothing of the ranks. No process is left, as the
     /// controller saw all of them end.
-    fn renew(&mut self, epoch: u64) {
+    fn renew(&mut self, epoch: u64, all: bool) {
+        self.images.anew = self.ranks.iter().filter_map(|r| r.last_pid.filter(|_| all)).collect();
         self.forget_ranks();
         self.network.iter_mut().for_each(|n| n.own.epoch = epoch);
         if let Err(error) = self.renew_segment() {

@@ -6,9 +6,8 @@
 use super::state::restart::Replay;
 use super::{Agent, Msg, Proc, Rank, death_cause, faults, streams, written_files};
 use eyrie_control::node::{Determinants, Fault, FromNode};
-use eyrie_control::{Appended, Files, Meta, Stream};
-use eyrie_image::{RecordedAppends, RestoreOptions, Restored};
-use eyrie_ledger::door;
+use eyrie_control::{Meta, Stream};
+use eyrie_image::{Filling, MadeSockets, RestoreOptions, Restored};
 use eyrie_ledger::segment::NAME_PREFIX;
 use eyrie_process::cores;
 use eyrie_process::pipes;
@@ -142,15 +141,17 @@ impl Agent {
         let dead = self.rank(rank).last_pid;
         let (pid, filling, files) = match from.generation {
             0 => {
-                // What its last process wrote to is no longer anybody's.
-                self.shared_files(dead);
-                // Of a set of ranks that begin anew together nobody has looked for it.
-                reap::kill_left(&self.place.id, rank, || true);
-                let pid = self.exec(rank, stdio, bound)?;
+                let files = self.begin_files(rank, dead)?;
+                let exec = || self.exec(rank, stdio, bound);
+                let pid = match &self.images.watch {
+                    Some(watch) => watch.begin_program(exec)?,
+                    None => exec()?,
+                };
                 self.follow_files(pid, &[], dead);
-                (pid, None, vec![])
+                (pid, None, files)
             }
             generation => {
+                self.images.anew.clear();
                 let with = self.restore_options(rank, from, bound, late)?;
                 let restored = self.restore(&self.image_file(rank, generation), stdio, with)?;
                 self.follow_files(restored.pid, &restored.touched, dead);
@@ -199,28 +200,17 @@ impl Agent {
         let sockets = self.sockets_of(rank, from.generation).map_err(LaunchError::Sockets)?;
         let dead = self.rank(rank).last_pid;
         let made = self.made_files(dead);
-        let shared = self.shared_files(dead);
-        let recorded = self.appended_files(rank, from.det_pos);
+        let shared = self.shared_files();
+        let recorded = self.recorded_appends(rank, from.det_pos);
         Ok(RestoreOptions {
             ignore_features: self.spec.placement.ignore_features.clone(),
             processors: bound,
             lazy: late.map(|late| late.0),
             lazy_from: late.map_or(0, |late| late.1),
             sockets,
-            appended: match self.spec.protection.appended {
-                Appended::Auto => eyrie_image::Appended::Auto,
-                Appended::Cut => eyrie_image::Appended::Cut,
-                Appended::Keep => eyrie_image::Appended::Keep,
-            },
-            recorded: RecordedAppends::new(move |dev, ino| {
-                recorded.contains(&door::file_number(dev, ino))
-            }),
-            files: match self.spec.protection.files {
-                Files::Auto => eyrie_image::Files::Auto,
-                Files::Warn => eyrie_image::Files::Warn,
-                Files::Refuse => eyrie_image::Files::Refuse,
-                Files::Restore => eyrie_image::Files::Restore,
-            },
+            appended: written_files::appended(&self.spec),
+            recorded,
+            files: written_files::files(&self.spec),
             aside: Some(self.ahead()),
             shared,
             made,

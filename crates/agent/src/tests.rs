@@ -191,7 +191,7 @@ fn who_held_a_rank_is_waited_for_also_when_all_ranks_are_forgotten() {
         bench.halt().await;
         bench.is_late = |m| matches!(m, Msg::WentOn { .. });
         bench.kill().await;
-        bench.obey(ToNode::Renew { epoch: 2 });
+        bench.obey(ToNode::Renew { epoch: 2, all: true });
         bench.found_late().await;
     });
 }
@@ -358,7 +358,7 @@ fn nothing_is_given_up_of_a_new_segment_by_what_was_kept_of_the_old_one() {
         let bench = Bench::start("segment");
         bench.agent.borrow_mut().logs.begin_read();
         bench.obey(ToNode::Trim { rank: 0, need: vec![4096], det_pos: 7 });
-        bench.obey(ToNode::Renew { epoch: 2 });
+        bench.obey(ToNode::Renew { epoch: 2, all: true });
         bench.agent.borrow_mut().take(Msg::LogsRead);
         let agent = bench.agent.borrow();
         assert_eq!(agent.segment.channel(0, 0).trim.load(Ordering::Acquire), 0);

@@ -202,8 +202,8 @@ pub enum ToNode {
     /// The job goes on without protection.
     Unprotect,
     /// Nothing of what the ranks did counts any more: forget processes, segment and images. The
-    /// node is a member with this epoch from now on.
-    Renew { epoch: u64 },
+    /// node is a member with this epoch from now on. `all`: so do all nodes, as all ranks go back.
+    Renew { epoch: u64, all: bool },
     /// How are the ranks, and (`targets`) to whom have they sent? Answered by `Looks`.
     Look { ask: u64, targets: bool },
     /// Write the log of a rank that has ended, from these positions on. Answered by `Saved`.

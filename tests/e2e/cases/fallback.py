@@ -14,14 +14,17 @@ RANKS = 4
 
 
 class Drifting(Job):
-    """A program no rank of which repeats itself: each kill of one is a divergence."""
+    """A program no rank of which repeats itself: each kill of one is a divergence. `begin`: a line for a shell
+    before it."""
 
-    def __init__(self, every="1", ckpt_every=0, leaver=None, options=(), **more):
+    def __init__(self, every="1", ckpt_every=0, leaver=None, options=(), begin=None, **more):
         self.made = tempfile.TemporaryDirectory(prefix="eyrie-test-")
         options = ["--fallback-every", every, *options]
         command = program("drifts") + [self.made.name]
         if leaver is not None:
             command.append(str(leaver))
+        if begin is not None:
+            command = ["sh", "-c", begin + '; exec "$0" "$@"', *command]
         super().__init__(command, ranks=RANKS, ckpt_every=ckpt_every, options=options, **more)
 
     def close(self):

@@ -97,7 +97,7 @@ pub unsafe extern "C" fn eyrie_libc_pthread_create(
 ///
 /// # Safety
 /// The arguments are those of that function.
-unsafe fn thread_create(
+pub(super) unsafe fn thread_create(
     thread: *mut libc::pthread_t,
     attributes: *const c_void,
     run: *mut c_void,

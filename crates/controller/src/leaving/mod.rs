@@ -326,7 +326,7 @@ impl Job {
             (0u32..).zip(&self.ranks.all).map(|(rank, r)| (rank, r.retention.files())).collect();
         let n = &mut self.nodes.all[node as usize];
         (n.epoch, n.state) = (epoch, State::Joining);
-        n.send(ToNode::Renew { epoch });
+        n.send(ToNode::Renew { epoch, all: false });
         for (rank, generations) in files.into_iter().filter(|(_, all)| !all.is_empty()) {
             n.send(ToNode::Remove { rank, generations });
         }

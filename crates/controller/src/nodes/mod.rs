@@ -260,7 +260,7 @@ impl Job {
         for node in self.nodes.all.iter_mut().filter(|n| n.state == State::Live && !n.left) {
             self.nodes.epoch += 1;
             node.epoch = self.nodes.epoch;
-            node.send(ToNode::Renew { epoch: self.nodes.epoch });
+            node.send(ToNode::Renew { epoch: self.nodes.epoch, all: true });
             if node.daemon.is_some() {
                 node.state = State::Joining;
             }

@@ -92,6 +92,11 @@ pub fn moment(state: &State, offsets: &[([u8; 16], i64)]) -> Option<i64> {
     Some(machines.saturating_add(*offset).saturating_sub(tick_ns() * 3 / 2))
 }
 
+/// A time of day before which nothing was made that is made from now on.
+pub fn told_apart_from_now() -> i64 {
+    (now(libc::CLOCK_REALTIME) as i64).saturating_sub(tick_ns() * 3 / 2)
+}
+
 /// How long it is until what is made now can be told by its time from what was made at `ns`.
 pub fn until_told_apart(ns: i64) -> Duration {
     let apart = ns.saturating_add(2 * tick_ns());

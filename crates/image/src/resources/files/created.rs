@@ -12,7 +12,7 @@
 use crate::kernel::inode::born;
 use crate::resources::clocks;
 use eyrie_image_format::state::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -28,6 +28,9 @@ const MAX_LINES: usize = 4 * MAX_MADE;
 /// Longest file that is read.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// Who made what came where several programs work, if that is not known.
+pub(crate) const SOMEBODY: libc::pid_t = -1;
+
 /// One that was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Birth {
@@ -36,7 +39,7 @@ pub(crate) struct Birth {
     /// When it was told of as coming under its name, at the latest, which a link does after its
     /// birth; 0: not known.
     pub named_ns: i64,
-    /// First process of the program that made it; 0: the one that is restored.
+    /// First process of the program that made it; 0: the one that is restored; [`SOMEBODY`].
     pub by: libc::pid_t,
     /// Another program has used it since.
     pub shared: bool,
@@ -77,6 +80,8 @@ impl Birth {
 pub struct Made {
     boots: Vec<([u8; 16], i64)>,
     all: BTreeMap<PathBuf, Birth>,
+    /// It only goes where a file has to come back under its name.
+    pub(crate) only_in_the_way: bool,
 }
 
 impl Made {
@@ -152,7 +157,24 @@ impl Made {
     pub(crate) fn of(&self, by: libc::pid_t) -> Made {
         let own = |(_, birth): &(&PathBuf, &Birth)| birth.by == by && !birth.shared;
         let own = self.all.iter().filter(own).map(|(path, birth)| (path.clone(), *birth));
-        Made { boots: self.boots.clone(), all: own.collect() }
+        Made { boots: self.boots.clone(), all: own.collect(), only_in_the_way: false }
+    }
+
+    /// What these programs made, and nobody else has used, and what they may have made.
+    pub(crate) fn of_all(&self, programs: &BTreeSet<libc::pid_t>) -> Made {
+        let alone = programs.len() == 1;
+        let own = |(_, birth): &(&PathBuf, &Birth)| {
+            let may_be = birth.by == SOMEBODY || programs.contains(&birth.by);
+            may_be && !(alone && birth.shared)
+        };
+        let own = self.all.iter().filter(own).map(|(path, birth)| (path.clone(), *birth));
+        Made { boots: self.boots.clone(), all: own.collect(), only_in_the_way: false }
+    }
+
+    /// Others go on who may be about to use it: it goes only where a file has to come back under
+    /// its name.
+    pub fn leave_what_is_not_in_the_way(&mut self) {
+        self.only_in_the_way = true;
     }
 
     /// What is below a folder stays as it is.

@@ -2,7 +2,9 @@
 
 pub(crate) mod appends;
 pub(crate) mod attribution;
+pub(crate) mod beginning;
 pub(crate) mod created;
+pub(crate) mod families;
 pub(crate) mod fingerprint;
 pub(crate) mod links;
 pub(crate) mod mapped;

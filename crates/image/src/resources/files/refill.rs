@@ -16,11 +16,17 @@ const BLOCK_BYTES: u64 = 512;
 
 /// Whether a file holds this.
 pub(crate) fn is_same(path: &Path, content: &File, bytes: u64) -> io::Result<bool> {
+    let long = fs::symlink_metadata(path)?.len() == bytes;
+    Ok(long && is_same_so_far(path, content, bytes)?)
+}
+
+/// Whether a file holds this, and more behind it or not.
+pub(crate) fn is_same_so_far(path: &Path, content: &File, bytes: u64) -> io::Result<bool> {
     let file = open(path, false)?;
-    if file.metadata()?.len() != bytes {
+    let mut same = file.metadata()?.len() >= bytes;
+    if !same {
         return Ok(false);
     }
-    let mut same = true;
     each_chunk(&file, content, bytes, |_, a, b| {
         same &= a == b;
         Ok(())

@@ -4,7 +4,7 @@
 //! Kept true: only what the program made itself since then is taken away for that; what is somebody
 //! else's stays, and it is told.
 
-use crate::resources::files::metadata::Then;
+use crate::resources::files::metadata::{self, Then};
 use crate::resources::files::undo::FileNote;
 use eyrie_image_format::state::files::path_of;
 use eyrie_image_format::state::objects::{BETWEEN, parts};
@@ -13,10 +13,10 @@ use std::ffi::CString;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
-/// One that the program had made.
+/// One that the program had made, or that was there when it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Special {
     pub path: PathBuf,
@@ -38,6 +38,15 @@ pub(crate) fn noted(path: &[u8], meta: &Metadata) -> Option<Vec<u8>> {
         false => Vec::new(),
     };
     Some([path, &[BETWEEN], &leads_to].concat())
+}
+
+/// What lies there, if it is one.
+pub(crate) fn at(path: &Path, meta: &Metadata) -> Option<Special> {
+    let (name, mode) = (path.as_os_str().as_bytes(), meta.mode() & 0o7777);
+    let noted = is_special(meta).then(|| noted(name, meta))??;
+    let (leads_to, path) = (parts(&noted).1.to_vec(), path.to_path_buf());
+    let marks = metadata::of(&path);
+    Some(Special { path, leads_to, mode, marks })
 }
 
 /// Those that `states` tell of.
@@ -120,7 +129,6 @@ impl Special {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn a_link_and_a_pipe_are_made_again_and_what_is_another_stays() {

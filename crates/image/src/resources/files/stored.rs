@@ -119,7 +119,7 @@ pub fn find(
             note(&mut found, path, flags);
         }
     }
-    for Touched { path, shared, folder } in touched {
+    for Touched { path, shared, folder, .. } in touched {
         let flags = match (folder, shared) {
             (true, _) => kept::FOLDER,
             (false, true) => kept::TOUCHED | kept::SHARED,

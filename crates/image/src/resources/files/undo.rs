@@ -77,7 +77,7 @@ enum Now {
 
 /// One file.
 #[derive(Debug)]
-struct Case {
+pub(super) struct Case {
     id: u64,
     file: FileId,
     path: PathBuf,
@@ -113,7 +113,7 @@ pub struct Undo {
     /// Those of them that have other names.
     renamed: Vec<RenamedFolder>,
     /// Links and named pipes that it had made.
-    specials: Vec<Special>,
+    pub(super) specials: Vec<Special>,
     done: bool,
     pub notes: Vec<FileNote>,
 }
@@ -123,7 +123,7 @@ pub type Contents<'a> = &'a dyn Fn(u64) -> Option<&'a File>;
 
 impl Case {
     /// A file as it was, which is looked at by [`Undo::of`].
-    fn new(
+    pub(super) fn new(
         id: u64,
         file: FileId,
         (born_ns, links, mode): (i64, u32, u32),
@@ -215,7 +215,7 @@ impl Undo {
         (shared, made): (&[PathBuf], &Made),
     ) -> Undo {
         let states: Vec<&State> = states.collect();
-        let newer = states.first().map_or_else(Vec::new, |first| made.since(first));
+        let mut newer = states.first().map_or_else(Vec::new, |first| made.since(first));
         let (folders, specials) = (folders(&states), special::of(&states));
         let renamed = renamed_folders::find(&folders);
         let mut cases = cases(states.into_iter());
@@ -223,13 +223,15 @@ impl Undo {
             let now = renamed_folders::now(&renamed, &case.path);
             case.elsewhere = (now != case.path).then_some(now);
         }
+        let in_the_way = |new: &Newer| cases.iter().any(|case| case.path == new.path);
+        newer.retain(|new| !made.only_in_the_way || in_the_way(new));
         let mut undo = Undo::of(cases, how, aside, (shared, newer));
         (undo.folders, undo.renamed, undo.specials) = (folders, renamed, specials);
         undo
     }
 
     /// The same of files as they are known; what is `newer` was made since.
-    fn of(
+    pub(super) fn of(
         mut cases: Vec<Case>,
         (how, appended): (Files, Appended),
         aside: Option<PathBuf>,
@@ -743,7 +745,7 @@ impl Case {
 }
 
 /// Names the first few files that are not as they were, of which there is one at least.
-fn refused(different: &[(&Path, String)]) -> RestoreError {
+pub(super) fn refused(different: &[(&Path, String)]) -> RestoreError {
     let named = different.iter().take(MAX_NAMED).skip(1);
     let mut all: String = named.map(|(p, what)| format!("; {} {what}", p.display())).collect();
     if different.len() > MAX_NAMED {

@@ -6,55 +6,44 @@
 //!
 //! Watched are the folders in which programs work, those below, and those of files that they have
 //! open; one that is made later is watched as soon as the kernel tells of it. Nobody waits for us;
-//! a process that is gone before it is looked at is known if it was seen when it opened the file.
-//! What a child of ours does before it is said to be a program waits until then.
+//! a process that is gone before it is looked at, as `mkdir` and `mv` of a script are, is known if
+//! the kernel told who began it ([`crate::resources::files::families`]), or if it was seen when it
+//! opened the file. What a child of ours does before it is said to be a program waits until then.
 //!
 //! Kept true: a file is only taken for a program's own if a process of that program was seen
 //! writing to it, or moved it there, or made its folder so shortly before that nothing was seen of
-//! that folder yet, or if it got its name from one that was, or if a process did that which was
-//! gone at once where this program alone works; one that others were seen writing to is told apart.
+//! that folder yet, or if it got its name from one that was, or if a process of which nothing is
+//! known did that where this program alone works; one that others were seen writing to, or of which
+//! it is not known who did, is told apart.
 
+use crate::kernel::fanotify::{
+    self, DFID_NAME, EVENT_BYTES, NEW_DFID_NAME, OLD_DFID_NAME, handle_of, number,
+};
 use crate::kernel::time::now;
 use crate::resources::clocks;
 use crate::resources::files::attribution::{Guess, Whose, whose};
-use crate::resources::files::created::{Birth, Made, Notes};
+use crate::resources::files::created::{Birth, Made, Notes, SOMEBODY};
+use crate::resources::files::families::{Families, REMEMBERED};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-const REPORT_DFID_NAME: u32 = 0x400 | 0x800;
-const DFID_NAME: u8 = 2;
-const OLD_DFID_NAME: u8 = 10;
-const NEW_DFID_NAME: u8 = 12;
-const EVENT_BYTES: usize = 24;
 const BUFFER_BYTES: usize = 1 << 16;
 /// Folders that are watched for a program, and how far below the one in which it works.
 const MAX_FOLDERS: usize = 256;
 const MAX_DEPTH: usize = 4;
 /// Folders that are watched in all.
 const MAX_WATCHED: usize = 4096;
-/// What is told of files and folders in a folder that is watched.
-const ASKED: u64 = libc::FAN_OPEN
-    | libc::FAN_CLOSE_WRITE
-    | libc::FAN_CREATE
-    | libc::FAN_MOVED_TO
-    | libc::FAN_DELETE
-    | libc::FAN_ONDIR
-    | libc::FAN_EVENT_ON_CHILD;
 /// For how long a thread waits for word at a time.
 const WAIT_MS: i32 = 1000;
 /// What children of ours did that are no programs yet.
 const MAX_EARLY: usize = 1024;
 /// Files that are remembered.
 const MAX_FILES: usize = 4096;
-/// How long it is remembered whose a process was.
-const REMEMBERED: Duration = Duration::from_secs(10);
 /// A folder whose folders were looked for is not looked through again for so long: what comes
 /// meanwhile is told.
 const LOOKED: Duration = Duration::from_secs(1);
@@ -64,12 +53,19 @@ const LOOKED: Duration = Duration::from_secs(1);
 struct Touch {
     by: BTreeSet<libc::pid_t>,
     others: bool,
+    /// Somebody of whom nothing is known.
+    unknown: bool,
 }
 
 impl Touch {
     fn join(&mut self, other: Touch) {
         self.by.extend(other.by);
         self.others |= other.others;
+        self.unknown |= other.unknown;
+    }
+
+    fn is_shared(&self) -> bool {
+        self.others || self.unknown || self.by.len() > 1
     }
 }
 
@@ -107,6 +103,8 @@ struct Seen {
     /// First processes of programs, and where they work.
     roots: BTreeMap<libc::pid_t, PathBuf>,
     files: BTreeMap<PathBuf, Touch>,
+    /// Names that are gone, of what had been there before, and who took them away.
+    gone: BTreeMap<PathBuf, Touch>,
     made: Made,
     /// What was made and had another name before it was looked at: by whom, and whether that is
     /// guessed.
@@ -123,6 +121,8 @@ struct Seen {
     ours: Vec<PathBuf>,
     /// Whose processes were, and when.
     known: HashMap<libc::pid_t, (libc::pid_t, Instant)>,
+    /// Whose children they are.
+    families: Families,
 }
 
 /// What programs of this machine write to.
@@ -139,6 +139,8 @@ pub struct Touched {
     pub path: PathBuf,
     /// Others were seen writing to it, too.
     pub shared: bool,
+    /// It is not known of all who did.
+    pub unknown: bool,
     /// It is a folder, a link or a named pipe, which the program made.
     pub folder: bool,
 }
@@ -146,22 +148,9 @@ pub struct Touched {
 impl Watch {
     /// Begins; `None` where the kernel does not tell.
     pub fn begin() -> Option<Watch> {
-        let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | REPORT_DFID_NAME;
-        // SAFETY: numbers only.
-        let init = |flags| unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) };
-        // This takes the right to be told who does what.
-        let mut fd = init(flags | libc::FAN_UNLIMITED_MARKS);
-        let told = fd >= 0;
-        if !told {
-            // Linux 5.13.
-            fd = init(flags);
-        }
-        if fd < 0 {
-            return None;
-        }
-        // SAFETY: just made, and nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let seen = Seen { made: Made::new(), told, ..Seen::default() };
+        let (fd, told) = fanotify::init()?;
+        let families = if told { Families::begin() } else { Families::default() };
+        let seen = Seen { made: Made::new(), told, families, ..Seen::default() };
         Some(Watch { fd, seen: Mutex::new(seen) })
     }
 
@@ -186,6 +175,12 @@ impl Watch {
         Ok(())
     }
 
+    /// As in a container, where the kernel does not tell whose children processes are.
+    #[cfg(test)]
+    pub(crate) fn without_families(&self) {
+        self.seen().families = Families::default();
+    }
+
     /// Looks at the folder in which a program will work, so that nothing is missed of it.
     pub fn will_be_in(&self, folder: &Path) {
         self.below(folder);
@@ -202,11 +197,25 @@ impl Watch {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts a program that works where we do. What it does at once is known to be its own.
+    pub fn begin_program(
+        &self,
+        start: impl FnOnce() -> io::Result<libc::pid_t>,
+    ) -> io::Result<libc::pid_t> {
+        // Nothing is taken in meanwhile.
+        let mut seen = self.seen();
+        let root = start()?;
+        seen.roots.insert(root, cwd_of(root));
+        seen.families.add(root);
+        Ok(root)
+    }
+
     /// A program has begun, or came back with files that it had written to, and folders that it had
     /// made.
     pub fn follow(&self, root: libc::pid_t, files: &[PathBuf]) {
         let mut seen = self.seen();
         seen.roots.insert(root, cwd_of(root));
+        seen.families.add(root);
         for file in files {
             match fs::symlink_metadata(file).is_ok_and(|meta| !meta.is_file()) {
                 true => seen.make(file, root, false),
@@ -223,14 +232,50 @@ impl Watch {
         files.iter().filter_map(|f| f.parent()).for_each(|folder| self.add(folder));
     }
 
-    /// A program is gone.
-    pub fn leave(&self, root: libc::pid_t) {
+    /// What these programs wrote to, moved and took away, also if it is not there any more; shared
+    /// if others did so, too.
+    pub(crate) fn changed_by(&self, programs: &BTreeSet<libc::pid_t>) -> Vec<Touched> {
+        self.take(0);
+        let seen = self.seen();
+        let mut all = seen.gone.clone();
+        for (path, touch) in &seen.files {
+            all.entry(path.clone()).or_default().join(touch.clone());
+        }
+        all.retain(|_, touch| !touch.by.is_disjoint(programs));
+        let of = |(path, touch): (PathBuf, Touch)| {
+            let shared = touch.others || touch.unknown || !touch.by.is_subset(programs);
+            Touched { path, shared, unknown: touch.unknown, folder: false }
+        };
+        all.into_iter().map(of).collect()
+    }
+
+    /// What these programs made, and no other has used; and what came where they work, of which it
+    /// is not known who made it.
+    pub(crate) fn made_by(&self, programs: &BTreeSet<libc::pid_t>) -> Made {
+        self.take(0);
+        self.seen().made.of_all(programs)
+    }
+
+    /// What these programs did counts no more, but where others did so, too; and what `was_there`
+    /// has its name again, and was not made.
+    pub(crate) fn forget(
+        &self,
+        programs: &BTreeSet<libc::pid_t>,
+        was_there: impl Iterator<Item = PathBuf>,
+    ) {
+        self.take(0);
         let mut seen = self.seen();
-        seen.roots.remove(&root);
-        seen.files.retain(|_, touch| {
-            touch.by.remove(&root);
-            touch.others || !touch.by.is_empty()
+        was_there.for_each(|path| {
+            seen.made.remove(&path);
         });
+        let Seen { files, gone, .. } = &mut *seen;
+        for touches in [files, gone] {
+            touches.retain(|_, touch| {
+                touch.others |= !touch.by.is_disjoint(programs) && !touch.by.is_subset(programs);
+                touch.by.retain(|by| !programs.contains(by));
+                touch.others || touch.unknown || !touch.by.is_empty()
+            });
+        }
     }
 
     /// Looks for folders that are new to it.
@@ -282,10 +327,10 @@ impl Watch {
         self.take(0);
         let seen = self.seen();
         let of = |(path, touch): (&PathBuf, &Touch)| {
-            let (shared, folder) = (touch.others || touch.by.len() > 1, false);
-            touch.by.contains(&root).then(|| Touched { path: path.clone(), shared, folder })
+            let (path, shared, unknown) = (path.clone(), touch.is_shared(), touch.unknown);
+            touch.by.contains(&root).then_some(Touched { path, shared, unknown, folder: false })
         };
-        let folder = |path| Touched { path, shared: false, folder: true };
+        let folder = |path| Touched { path, shared: false, unknown: false, folder: true };
         let folders = seen.made.of(root).there().into_iter().filter(|made| !made.meta.is_file());
         let files = seen.files.iter().filter_map(of);
         files.chain(folders.map(|made| folder(made.path))).collect()
@@ -301,20 +346,28 @@ impl Watch {
 
     /// What a program, or one that it goes on from, was seen making, and no other has used.
     pub fn made(&self, root: libc::pid_t) -> Made {
-        self.take(0);
-        self.seen().made.of(root)
+        self.made_by(&BTreeSet::from([root]))
     }
 
-    /// What was made by a program that is gone belongs to one that goes on from it.
+    /// What a program that is gone wrote and made belongs to one that goes on from it.
     pub fn hand_on(&self, from: libc::pid_t, to: libc::pid_t) {
-        self.seen().made.hand_on(from, to);
+        self.take(0);
+        let mut seen = self.seen();
+        seen.made.hand_on(from, to);
+        seen.roots.remove(&from);
+        let Seen { files, gone, .. } = &mut *seen;
+        for touch in files.values_mut().chain(gone.values_mut()) {
+            if touch.by.remove(&from) {
+                touch.by.insert(to);
+            }
+        }
     }
 
     /// Files that not one program alone was seen writing to.
     pub fn shared(&self) -> Vec<PathBuf> {
         self.take(0);
         let seen = self.seen();
-        let shared = seen.files.iter().filter(|(_, touch)| touch.others || touch.by.len() > 1);
+        let shared = seen.files.iter().filter(|(_, touch)| touch.is_shared());
         shared.map(|(path, _)| path.clone()).collect()
     }
 
@@ -328,7 +381,8 @@ impl Watch {
             let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             // SAFETY: one live entry.
             if unsafe { libc::poll(&raw mut poll, 1, wait) } <= 0 {
-                return;
+                // Or it would be too much some day.
+                return self.seen().take_forks(Instant::now());
             }
             // Whoever holds this has the events in their order.
             let mut seen = self.seen();
@@ -347,15 +401,16 @@ impl Watch {
     }
 }
 
-fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(length)?)?;
-    Some(bytes.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
-}
-
 impl Seen {
+    fn take_forks(&mut self, now: Instant) {
+        self.families.take(&self.roots, now);
+    }
+
     /// Takes what is told.
     fn take_in(&mut self, fd: RawFd, mut rest: &[u8]) {
         let now = Instant::now();
+        // All who did what is told here.
+        self.take_forks(now);
         self.known.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
         let mut new = Vec::new();
         while let Some(length) = number(rest, 0, 4).map(|n| n as usize) {
@@ -375,7 +430,7 @@ impl Seen {
         if mask & !(libc::FAN_OPEN | libc::FAN_ONDIR) == 0 && mask & libc::FAN_ONDIR != 0 {
             return None;
         }
-        let path = path(&self.folders, event, &[DFID_NAME]);
+        let path = fanotify::path(&self.folders, event, &[DFID_NAME, OLD_DFID_NAME, NEW_DFID_NAME]);
         let whose = self.whose(pid, path.as_deref(), mask, now);
         if let Whose::Early(child) = whose {
             self.early.push_back((child, event.to_vec()));
@@ -383,8 +438,9 @@ impl Seen {
             return too_many.then(|| self.early.pop_front()).and(None);
         }
         if mask & libc::FAN_RENAME != 0 {
-            let before = self::path(&self.folders, event, &[OLD_DFID_NAME]);
-            let after = self::path(&self.folders, event, &[NEW_DFID_NAME]);
+            let before = fanotify::path(&self.folders, event, &[OLD_DFID_NAME]);
+            before.iter().for_each(|before| self.went(before, whose));
+            let after = fanotify::path(&self.folders, event, &[NEW_DFID_NAME]);
             match (mask & libc::FAN_ONDIR != 0, before, after) {
                 (false, before, after) => self.renamed(before.as_deref(), after.as_deref()),
                 (true, Some(before), Some(after)) => self.folder_renamed(&before, &after),
@@ -394,6 +450,7 @@ impl Seen {
         }
         let path = path?;
         if mask & libc::FAN_DELETE != 0 && fs::symlink_metadata(&path).is_err() {
+            self.went(&path, whose);
             self.forget(&path);
             return None;
         }
@@ -407,7 +464,7 @@ impl Seen {
             }
             Whose::Program(root) => self.used(&path, root),
             Whose::Others => self.is_of_others(&path),
-            Whose::Unknown if comes && !self.told => self.may_be_made(&path),
+            Whose::Unknown if comes => self.may_be_made(&path),
             Whose::Unknown | Whose::Early(_) | Whose::Ours => {}
         }
         if mask & libc::FAN_ONDIR != 0 {
@@ -434,6 +491,9 @@ impl Seen {
             let path = path.filter(|_| writes && mask & libc::FAN_ONDIR == 0);
             return path.map_or(Whose::Unknown, |path| self.guess.who_has(path, &self.roots));
         }
+        if let Some(root) = self.families.program_of(pid, &self.roots) {
+            return Whose::Program(root);
+        }
         match whose(pid, &self.roots) {
             Whose::Program(root) => {
                 self.known.insert(pid, (root, now));
@@ -441,6 +501,9 @@ impl Seen {
             }
             Whose::Unknown => match self.known.get(&pid) {
                 Some((root, _)) => Whose::Program(*root),
+                None if self.families.are_complete(now) => {
+                    self.families.child_of_ours(pid).map_or(Whose::Others, Whose::Early)
+                }
                 None => self.whose_alone(path),
             },
             // Who has lost its parent may have come to us.
@@ -452,8 +515,8 @@ impl Seen {
         }
     }
 
-    /// A process that is gone before it could be looked at, as `mkdir` and `touch` of a script are,
-    /// is the program's that alone works where it was.
+    /// A process that is gone before it could be looked at, and of which nothing was told, is the
+    /// program's that alone works where it was.
     fn whose_alone(&mut self, path: Option<&Path>) -> Whose {
         let Some(path) = path.filter(|_| self.told) else { return Whose::Unknown };
         match self.guess.who_may(path, &self.roots) {
@@ -467,7 +530,8 @@ impl Seen {
         match whose {
             Whose::Program(root) => self.touch(path, Some(root)),
             Whose::Others => self.touch(path, None),
-            Whose::Unknown if !self.told => {
+            Whose::Unknown if self.told => self.touch_unknown(path),
+            Whose::Unknown => {
                 let (by, surely) = self.guess.who_may(&path, &self.roots);
                 let many = by.len() > 1;
                 for root in by {
@@ -477,8 +541,37 @@ impl Seen {
                     self.touch(path, None);
                 }
             }
-            Whose::Unknown | Whose::Early(_) | Whose::Ours => {}
+            Whose::Early(_) | Whose::Ours => {}
         }
+    }
+
+    /// Somebody wrote to a file, and it is not known who: each that works there may have.
+    fn touch_unknown(&mut self, path: PathBuf) {
+        let (by, _) = self.guess.who_may(&path, &self.roots);
+        if self.files.len() < MAX_FILES || self.files.contains_key(&path) {
+            let touch = self.files.entry(path).or_default();
+            touch.by.extend(by);
+            touch.unknown = true;
+        }
+    }
+
+    /// Somebody took a name away of what was not made since it is watched.
+    fn went(&mut self, path: &Path, whose: Whose) {
+        let new = self.made.get_mut(path).is_some() || self.unseen.contains_key(path);
+        if new || self.gone.len() >= MAX_FILES {
+            return;
+        }
+        let (by, others, unknown) = match whose {
+            Whose::Program(root) => (vec![root], false, false),
+            Whose::Others => (vec![], true, false),
+            Whose::Unknown => {
+                let (by, surely) = self.guess.who_may(path, &self.roots);
+                (by, !surely && !self.told, self.told)
+            }
+            Whose::Early(_) | Whose::Ours => return,
+        };
+        let touch = self.gone.entry(path.to_path_buf()).or_default();
+        touch.join(Touch { by: by.into_iter().collect(), others, unknown });
     }
 
     /// A program made something, or moved it there.
@@ -503,12 +596,16 @@ impl Seen {
         self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
     }
 
-    /// Somebody made something where one program alone works, and it is not told who.
+    /// Somebody made something where programs work, and it is not known who; where the kernel never
+    /// tells, it only counts where one program alone works.
     fn may_be_made(&mut self, path: &Path) {
-        if let (by, true) = self.guess.who_may(path, &self.roots)
-            && let [root] = by[..]
-            && self.made.get_mut(path).is_none()
-        {
+        let (by, surely) = self.guess.who_may(path, &self.roots);
+        let root = match by[..] {
+            [] => return,
+            [root] => root,
+            _ => SOMEBODY,
+        };
+        if (surely || self.told) && self.made.get_mut(path).is_none() {
             self.make(path, root, true);
         }
     }
@@ -522,13 +619,18 @@ impl Seen {
     }
 
     /// A program opened or wrote what another one may have made. What it may have made and has open
-    /// for writing it made.
+    /// for writing it made; where the kernel tells who has, also others are told of that read it.
     fn used(&mut self, path: &Path, root: libc::pid_t) {
-        if let Some(birth) = self.made.get_mut(path).filter(|b| b.by == root && b.guessed) {
+        let may_be_its = |birth: &&mut Birth| birth.by == root && birth.guessed;
+        if !self.told
+            && let Some(birth) = self.made.get_mut(path).filter(may_be_its)
+        {
             birth.guessed = false;
             self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
         }
-        if let Some(birth) = self.made.get_mut(path).filter(|b| b.by != root && !b.shared) {
+        let is_anothers = |birth: &&mut Birth| ![root, SOMEBODY].contains(&birth.by);
+        let another = self.made.get_mut(path).filter(is_anothers);
+        if let Some(birth) = another.filter(|birth| !birth.shared) {
             birth.shared = true;
             self.notes.iter_mut().for_each(|notes| notes.add(path, &self.made));
         }
@@ -635,14 +737,7 @@ impl Seen {
         if self.folders.len() >= MAX_WATCHED {
             return None;
         }
-        let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
-        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_ONLYDIR;
-        // SAFETY: the path is a C string that outlives the call.
-        let mark = |asked| unsafe {
-            libc::fanotify_mark(fd, how, asked, libc::AT_FDCWD, path.as_ptr()) == 0
-        };
-        // Before Linux 5.17 names are only told one by one.
-        if mark(ASKED | libc::FAN_RENAME) || mark(ASKED) {
+        if fanotify::mark(fd, folder) {
             self.folders.insert(handle, folder.to_path_buf());
         }
         Some(())
@@ -690,26 +785,6 @@ impl Seen {
 /// Where a process works.
 fn cwd_of(pid: libc::pid_t) -> PathBuf {
     fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()
-}
-
-/// The file of an event, by its folder and name.
-fn path(folders: &HashMap<Vec<u8>, PathBuf>, event: &[u8], kinds: &[u8]) -> Option<PathBuf> {
-    let mut rest = event.get(number(event, 6, 2)? as usize..)?;
-    while !kinds.contains(rest.first()?) {
-        rest = rest.get((number(rest, 2, 2)? as usize).max(4)..)?;
-    }
-    let info = rest.get(..number(rest, 2, 2)? as usize)?;
-    // Number of the file system, then a `struct file_handle`, then the name.
-    let bytes = number(info, 12, 4)? as usize;
-    let handle = info.get(12..20usize.checked_add(bytes)?)?;
-    let name = info.get(20 + bytes..)?;
-    let name = name.split(|&b| b == 0).next().filter(|n| !n.is_empty() && *n != b".")?;
-    Some(folders.get(handle)?.join(OsStr::from_bytes(name)))
-}
-
-/// The handle of a folder, as events have it; `None` of one that cannot be watched so.
-fn handle_of(folder: &Path) -> Option<Vec<u8>> {
-    crate::kernel::file_handle::handle_of(folder, 0)
 }
 
 #[cfg(test)]

@@ -7,18 +7,21 @@ use std::process::Command;
 #[test]
 fn what_a_script_writes_is_told_apart_from_what_others_do() {
     let folder = tempfile::tempdir().unwrap();
-    // Without the right to know of others there is nothing to be tested, and nothing told.
-    let Some(watch) = Watch::begin() else { return };
     let shell = |line: &str| {
         let mut command = Command::new("sh");
         command.arg("-c").arg(line).current_dir(folder.path());
         command.stdin(std::process::Stdio::piped()).spawn().unwrap()
     };
+    // What it begins is no child of this process.
+    let mut other = shell("read go; (setsid sh -c 'echo 1 >> both; echo 1 >> theirs' &) & read go");
+    // Without the right to know of others there is nothing to be tested, and nothing told.
+    let Some(watch) = Watch::begin() else {
+        return drop((other.kill(), other.wait()));
+    };
     let mut own = shell("read go; echo 1 >> own; echo 1 >> both; read go");
     let root = own.id() as libc::pid_t;
     watch.follow(root, &[]);
-    // Not a child of this process.
-    let mut other = shell("(setsid sh -c 'echo 1 >> both; echo 1 >> theirs' &) & read go");
+    io::Write::write_all(other.stdin.as_mut().unwrap(), b"go\n").unwrap();
     let is_there = |name: &str| folder.path().join(name).exists();
     while !is_there("theirs") {
         std::thread::yield_now();
@@ -36,11 +39,12 @@ fn what_a_script_writes_is_told_apart_from_what_others_do() {
     own.kill().unwrap();
     drop((other.wait(), own.wait()));
     let path = |name: &str| folder.path().join(name);
-    let file = |name: &str, shared| Touched { path: path(name), shared, folder: false };
+    let file =
+        |name: &str, shared| Touched { path: path(name), shared, unknown: false, folder: false };
     if tells() {
         assert_eq!(touched, [file("both", true), file("own", false)]);
     }
-    watch.leave(root);
+    watch.forget(&BTreeSet::from([root]), std::iter::empty());
     assert!(watch.touched(root).is_empty());
 }
 
