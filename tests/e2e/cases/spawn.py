@@ -8,9 +8,10 @@ import harness
 from bad_input import program
 from harness import Job, run_to_end
 
-# The first of those that wait for programs, and who gives them away, in a job of two ranks with the places below.
-CHILD, KEEPER = 2, 14
-ROOM = ["--spawn-room", "12"]
+# The first of those that wait for programs, and who gives them away, in a job of two ranks with the places below: no
+# more than are used at a time, so each has several programs.
+CHILD, KEEPER = 2, 5
+ROOM = ["--spawn-room", "3"]
 
 
 def spawned(steps=20):
@@ -45,23 +46,23 @@ def killed(victims, steps=400, ft=None, options=()):
 
 
 def test_a_child_and_a_parent_are_killed():
-    """Those of the second round begin behind the first two places."""
-    killed([0, CHILD + 2, 1, CHILD + 2])
+    """Also in the second round, in which a place has its second program."""
+    killed([0, CHILD, 1, CHILD + 2, CHILD + 1])
 
 
 def test_what_cannot_be_started_is_an_error_of_each():
     for options in (["--spawn-room", "2"], []):
         code, out, err = run_to_end(program("unspawned"), ranks=2, options=options)
-        assert (code, out) == (0, "refused: no program, no folder, no room\n"), (code, out, err)
-        assert "--spawn-room" in err, err
+        assert (code, out) == (0, "refused: no program, no folder, no MPI, no room\n"), (code, out, err)
+        assert "--spawn-room" in err and "without a call of MPI_Init" in err, err
 
 
 def who_gives_places_away_is_killed():
-    killed([KEEPER, 0, KEEPER, CHILD + 3])
+    killed([KEEPER, 0, KEEPER, CHILD + 1])
 
 
 def who_waits_for_a_program_is_killed():
-    killed([CHILD + 8, CHILD + 9, 0])
+    killed([CHILD + 2, 0, CHILD + 2])
 
 
 def children_of_all_go_back_together():
