@@ -194,7 +194,11 @@ impl Machine {
 
     /// What a rank says is taken, and answered.
     fn heed(&mut self, keeper: &mut Keeper, all: &Rc<Comm>, rank: u32) -> Res<()> {
-        let words = self.recv_words(all, rank, ASK)?;
+        let words = match self.recv_words(all, rank, ASK) {
+            // Who asked is lost.
+            Err(class::PROC_FAILED) => return Ok(()),
+            words => words?,
+        };
         let [ask, program, rest @ ..] = &words[..] else { return Err(class::INTERN) };
         let from = (rank, *program);
         let answer = match *ASKS.get(*ask as usize).ok_or(class::INTERN)? {
@@ -218,7 +222,12 @@ impl Machine {
     /// Serves those who wait for places, in their order, as far as there are any. Who wants more
     /// than there are does not hold up others: what they start may be what he waits for.
     fn give_places(&mut self, keeper: &mut Keeper, all: &Rc<Comm>) -> Res<()> {
-        for one in std::mem::take(&mut keeper.waiting) {
+        let lost = self.lost_for_good();
+        for mut one in std::mem::take(&mut keeper.waiting) {
+            if lost(one.from.0) {
+                continue;
+            }
+            one.near.retain(|place| !lost(*place));
             match keeper.start(one.from.0, &one.request, &one.near) {
                 Start::Now(orders, answer) => {
                     for (place, order) in orders {

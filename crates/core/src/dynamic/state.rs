@@ -36,7 +36,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(super) fn of(ranks: u32, count: u32) -> Option<Room> {
+    pub(crate) fn of(ranks: u32, count: u32) -> Option<Room> {
         let first = ranks.checked_sub(count).filter(|first| *first > 0 && count > 0)?;
         Some(Room { first, keeper: ranks - 1 })
     }
