@@ -1,20 +1,20 @@
 //! A process that may become a rank and waits, outside of MPI, until something is for it: a place
-//! for a program that others start.
+//! for programs that others start, which runs them as its children, one after the other.
 //!
 //! Kept true: it only looks. Nothing is consumed, acknowledged or recorded, so the program that it
-//! becomes reads its streams from the beginning, like any other; and it is checkpointed, moved and
-//! brought back like a program that has not called `MPI_Init` yet.
+//! runs reads its streams from where the one before it ended, like any other; and it is
+//! checkpointed, moved and brought back like a script that runs programs.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use eyrie_ledger::reader::Reader;
-use eyrie_ledger::segment::Segment;
+use eyrie_ledger::segment::{STATE_LEFT, STATE_RUNNING, STATE_STARTED, Segment};
 
 use crate::join::{Named, OpenError};
 use crate::waiting::{self, Nap};
 
 pub struct Dormant {
-    /// For ever: it ends with the program that this process becomes.
+    /// For ever: it ends with this process.
     seg: &'static Segment,
     rank: u32,
 }
@@ -53,23 +53,43 @@ impl Dormant {
         self.seg.header().gone.load(Acquire)
     }
 
-    /// The `n`-th message of `src`, when all of it is there.
-    pub fn message(&self, src: u32, n: usize) -> Option<Vec<u8>> {
+    /// Number of the rank's program that calls `MPI_Init` next, while none is in MPI (`join`).
+    pub fn next_world(&self) -> u32 {
+        let ctl = self.seg.rank(self.rank);
+        match ctl.state.load(Acquire) {
+            STATE_STARTED => 0,
+            _ => ctl.world.load(Acquire) + 1,
+        }
+    }
+
+    /// A program that has ended by itself and is not collected yet has left MPI, if it was in it.
+    pub fn note_exit(&self, pid: u32) {
+        let ctl = self.seg.rank(self.rank);
+        if ctl.pid.load(Acquire) == pid {
+            let _ = ctl.state.compare_exchange(STATE_RUNNING, STATE_LEFT, AcqRel, Acquire);
+        }
+    }
+
+    /// The `n`-th message of `src` for the rank's program number `world`, when all of it is there.
+    pub fn message(&self, src: u32, world: u32, n: usize) -> Option<Vec<u8>> {
         let mut reader = Reader::new(self.seg, src, self.rank);
+        reader.follow();
         let (mut before, mut bytes) = (0, Vec::new());
         loop {
             let entry = reader.peek().ok()??;
-            if before == n {
-                // SAFETY: the entry is published, and stays, as this rank has read nothing yet.
-                let part =
-                    unsafe { std::slice::from_raw_parts(entry.payload, entry.frag as usize) };
-                bytes.extend_from_slice(part);
-            }
-            if entry.is_last() {
+            if entry.world() == world {
                 if before == n {
-                    return Some(bytes);
+                    // SAFETY: the entry is published, and stays, as this rank has not read so far.
+                    let part =
+                        unsafe { std::slice::from_raw_parts(entry.payload, entry.frag as usize) };
+                    bytes.extend_from_slice(part);
                 }
-                before += 1;
+                if entry.is_last() {
+                    if before == n {
+                        return Some(bytes);
+                    }
+                    before += 1;
+                }
             }
             reader.pass(&entry);
         }

@@ -4,12 +4,14 @@
 //! which rank a process may become. It does if it calls `MPI_Init` while no other process of the
 //! rank is in MPI, that is between init and finalize: then it is the rank's next program, with a
 //! *world* of its own. The worlds of a rank are numbered. All have the same streams, one after the
-//! other: an entry bears the number of the world it was sent in, and a receiver passes over those
-//! of earlier worlds, and waits with those of later ones. A process that calls `MPI_Init` while
-//! another one of the rank is in MPI is a job of its own, with one rank. So is one that was there
-//! before another one began and has ended meanwhile (`./a & ./b`), unless that was its child: which
-//! of the two is the rank does not hang on how long the first one takes. In a replay it is the one
-//! that was it when that was recorded.
+//! other: an entry bears the number of the receiver's world that it is for, and a receiver passes
+//! over those of earlier worlds, and waits with those of later ones. Whom a program speaks to is in
+//! the world of the same number, but for programs that ranks have started (`Endpoint::address`).
+//!
+//! A process that calls `MPI_Init` while another one of the rank is in MPI is a job of its own,
+//! with one rank. So is one that was there before another one began and has ended meanwhile (`./a &
+//! ./b`), unless that was its child: which of the two is the rank does not hang on how long the
+//! first one takes. In a replay it is the one that was it when that was recorded.
 //!
 //! Kept true: at most one process is the rank at any time (the control block's state is taken by
 //! one atomic step); no image is taken between that and the end of init but at its beginning, where

@@ -143,3 +143,56 @@ fn a_rank_that_begins_anew_repeats_all_its_programs() {
     ends(b);
     ends(a);
 }
+
+/// What each of three programs of rank 1 takes, whom rank 0 spoke to; it answers, and leaves
+/// messages untaken. The last one is under way.
+fn place(seg: &'static Segment, mut b: Machine) -> (Machine, Vec<Vec<u8>>) {
+    let mut seen = Vec::new();
+    for program in 0..3 {
+        if program > 0 {
+            ends(b);
+            b = next(seg, 1);
+            b.endpoint.address(0, 0);
+        }
+        for _ in 0..2 {
+            seen.push(take(&mut b).0);
+        }
+        send(&mut b, &[program; 50], 0, 60);
+    }
+    (b, seen)
+}
+
+#[test]
+fn who_stays_speaks_to_one_program_of_another_after_the_other() {
+    let seg = testing::segment(2);
+    let mut a = testing::machine(seg, 0, 1);
+    let mut speak = |program: u32, text: &[u8]| {
+        a.endpoint.address(1, program);
+        assert_eq!(a.endpoint.addressed(1), program);
+        send(&mut a, text, 1, 7);
+    };
+    speak(0, b"a");
+    speak(0, b"c");
+    // Nobody takes it.
+    speak(0, b"left");
+    // For the next one: those before leave it where it is.
+    speak(1, b"b");
+    speak(1, b"d");
+    speak(2, b"e");
+    // It is too late for this one.
+    speak(1, b"late");
+    speak(2, b"f");
+    let expected = [b"a", b"c", b"b", b"d", b"e", b"f"].map(|text| text.to_vec());
+    let (b, seen) = place(seg, testing::machine(seg, 1, 1));
+    assert_eq!(seen, expected);
+    // It is killed, starts over, and says nothing again.
+    std::mem::forget(b);
+    let (b, seen) = place(seg, again(seg, 1, 2));
+    assert_eq!(seen, expected);
+    for program in 0..3 {
+        assert_eq!(take(&mut a).0, [program; 50]);
+    }
+    assert!(is_silent(&mut a));
+    ends(b);
+    ends(a);
+}

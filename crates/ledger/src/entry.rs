@@ -29,7 +29,8 @@ pub const REMOTE: u32 = 16;
 /// `eyrie verify` only: the function that sends the message (`difference`).
 pub const CALLS: u32 = 0xFF00;
 pub const CALL_SHIFT: u32 = 8;
-/// From this bit on the flags hold the number of the sender's program (`world`); 0 in padding.
+/// From this bit on the flags hold the number of the receiver's program that it is for (`world`);
+/// 0 in padding.
 pub const WORLD_SHIFT: u32 = 16;
 /// Those bits.
 pub const WORLD_MASK: u32 = !((1 << WORLD_SHIFT) - 1);

@@ -41,7 +41,7 @@ impl Entry {
         self.flags & entry::LAST != 0
     }
 
-    /// Number of the program that sent it.
+    /// Number of the receiver's program that it is for.
     #[inline]
     pub fn world(&self) -> u32 {
         self.flags >> entry::WORLD_SHIFT

@@ -60,6 +60,8 @@ struct Tx {
     base: *mut u8,
     /// Where the entries of earlier incarnations end, as long as `pos` is before that; else 0.
     until: u64,
+    /// Number of the receiver's program that messages are for, where entries have it (`world`).
+    to: u32,
 }
 
 impl Tx {
@@ -125,8 +127,6 @@ pub struct SendLog {
     short: u32,
     /// The function that the program calls, for reports.
     call: &'static str,
-    /// Number of the program, where entries have it.
-    world: u32,
     scratch: Vec<u8>,
 }
 
@@ -141,6 +141,7 @@ impl SendLog {
             msgs: 0,
             base: ptr::null_mut(),
             until: 0,
+            to: 0,
         });
         let (chunk, tx) = (u64::from(geo.chunk_bytes), tx.collect());
         let mut log = SendLog {
@@ -157,21 +158,31 @@ impl SendLog {
             behind: 0,
             short: 0,
             call: "",
-            world: 0,
             scratch: Vec::new(),
         };
         log.rebuild();
         log
     }
 
-    /// The rank's program number `world` goes on where the one before it ended.
+    /// The rank's program number `world` goes on where the one before it ended, and speaks to those
+    /// of the same number.
     pub fn follow(&mut self, world: u32) {
-        self.world = world << entry::WORLD_SHIFT;
         for tx in &mut self.tx {
+            tx.to = world << entry::WORLD_SHIFT;
             (tx.pos, tx.seq) = (tx.ctl.tx_pos.load(Relaxed), tx.ctl.tx_seq.load(Relaxed));
             (tx.chain, tx.msgs) = (tx.ctl.tx_chain.load(Relaxed), tx.ctl.tx_msgs.load(Relaxed));
         }
         self.rebuild();
+    }
+
+    /// What is sent to `dst` from now on is for its program number `world`.
+    pub fn address(&mut self, dst: u32, world: u32) {
+        self.tx[dst as usize].to = world << entry::WORLD_SHIFT;
+    }
+
+    /// Number of the program of `dst` that messages are for.
+    pub fn addressed(&self, dst: u32) -> u32 {
+        self.tx[dst as usize].to >> entry::WORLD_SHIFT
     }
 
     /// Lets the rank's next program go on from here, on all channels.
@@ -292,7 +303,7 @@ impl SendLog {
         let chunk = self.chunk;
         loop {
             let tx = &self.tx[dst as usize];
-            let offset = tx.pos & (chunk - 1);
+            let (offset, to) = (tx.pos & (chunk - 1), tx.to);
             if (offset == 0 || tx.base.is_null()) && !self.enter_chunk(dst)? {
                 return Ok(Append::Full);
             }
@@ -305,7 +316,7 @@ impl SendLog {
                 Step::Entry(frag) => {
                     let first = if msg.started { 0 } else { entry::FIRST };
                     let last = if msg.done + frag == msg.env.len { entry::LAST } else { 0 };
-                    let flags = self.world | msg.env.flags | first | last;
+                    let flags = to | msg.env.flags | first | last;
                     (frag, flags, entry::entry_bytes(frag), msg.env)
                 }
             };

@@ -8,20 +8,21 @@ import harness
 from bad_input import program
 from harness import Job, run_to_end
 
-# The first of those that wait for programs, and who gives them away, in a job of two ranks with the places below.
-CHILD, KEEPER = 2, 14
-ROOM = ["--spawn-room", "12"]
+# The first of those that wait for programs, and who gives them away, in a job of two ranks with the places below: no
+# more than are used at a time, so each has several programs.
+CHILD, KEEPER = 2, 5
+ROOM = ["--spawn-room", "3"]
 
 
-def spawned(steps=20):
-    return program("spawned") + ["3", "2", str(steps)]
+def spawned(steps=20, rounds=3):
+    return program("spawned") + [str(rounds), "2", str(steps)]
 
 
 @harness.functools.lru_cache(maxsize=None)
-def undisturbed(steps=20):
+def undisturbed(steps=20, rounds=3):
     """No option is needed."""
-    code, out, err = run_to_end(spawned(steps), ranks=2, ft="none")
-    assert code == 0 and len(out.splitlines()) == 3, (code, out, err[-2000:])
+    code, out, err = run_to_end(spawned(steps, rounds), ranks=2, ft="none")
+    assert code == 0 and len(out.splitlines()) == rounds, (code, out, err[-2000:])
     return out
 
 
@@ -30,38 +31,63 @@ def test_children_work_for_their_parents():
     assert (code, out) == (0, undisturbed()), err[-2000:]
 
 
-def killed(victims, steps=400, ft=None, options=()):
-    """Ranks are killed one after the other."""
+def killed(victims, steps=400, ft=None, options=(), rounds=3, behind=0):
+    """Ranks are killed one after the other, behind a round."""
     more = {"ft": ft} if ft else {}
-    with Job(spawned(steps), ranks=2, ckpt_every=0.05, options=[*ROOM, *options], **more) as job:
-        job.until(lambda: "round 0" in job.stdout() or not job.running(), "the first round")
+    with Job(spawned(steps, rounds), ranks=2, ckpt_every=0.05, options=[*ROOM, *options], **more) as job:
+        job.until(lambda: f"round {behind}" in job.stdout() or not job.running(), f"round {behind}")
         for victim in victims:
             before = job.count("restored")
             if job.running() and job.kill_ranks([victim])[0] == 0:
                 job.until(lambda n=before: job.count("restored") > n or not job.running(), "a recovery")
         code = job.wait()
-        assert (code, job.stdout()) == (0, undisturbed(steps)), job.report()
+        assert (code, job.stdout()) == (0, undisturbed(steps, rounds)), job.report()
         assert not job.count("diverged"), job.report()
 
 
+def started_often(ft):
+    """More programs than there are places, and checkpoints before, while and after each is started."""
+    code, out, err = run_to_end(spawned(20, 12), ranks=2, ft=ft, ckpt_every=0.02, options=ROOM)
+    assert (code, out) == (0, undisturbed(20, 12)), (code, out, err[-2000:])
+
+
+def test_a_place_has_one_program_after_the_other():
+    """Of all at once, as a checkpoint of all meets what one of them is just doing."""
+    for _ in range(3):
+        started_often("coordinated")
+
+
+def places_are_used_again_with_logs_and_without():
+    for ft in "none", "logged":
+        started_often(ft)
+
+
+def a_place_is_killed_in_its_second_life(ft=None):
+    killed([CHILD, KEEPER, CHILD + 1, 0], ft=ft, rounds=4, behind=1)
+
+
+def a_place_is_killed_in_its_second_life_and_all_go_back():
+    a_place_is_killed_in_its_second_life("coordinated")
+
+
 def test_a_child_and_a_parent_are_killed():
-    """Those of the second round begin behind the first two places."""
-    killed([0, CHILD + 2, 1, CHILD + 2])
+    """Also in the second round, in which a place has its second program."""
+    killed([0, CHILD, 1, CHILD + 2, CHILD + 1])
 
 
 def test_what_cannot_be_started_is_an_error_of_each():
     for options in (["--spawn-room", "2"], []):
         code, out, err = run_to_end(program("unspawned"), ranks=2, options=options)
-        assert (code, out) == (0, "refused: no program, no folder, no room\n"), (code, out, err)
-        assert "--spawn-room" in err, err
+        assert (code, out) == (0, "refused: no program, no folder, no MPI, no room\n"), (code, out, err)
+        assert "--spawn-room" in err and "without a call of MPI_Init" in err, err
 
 
 def who_gives_places_away_is_killed():
-    killed([KEEPER, 0, KEEPER, CHILD + 3])
+    killed([KEEPER, 0, KEEPER, CHILD + 1])
 
 
 def who_waits_for_a_program_is_killed():
-    killed([CHILD + 8, CHILD + 9, 0])
+    killed([CHILD + 2, 0, CHILD + 2])
 
 
 def children_of_all_go_back_together():
@@ -125,6 +151,9 @@ def fortran_starts_programs():
 def generated():
     """Of these one in some is run without --all."""
     for case in (
+        places_are_used_again_with_logs_and_without,
+        a_place_is_killed_in_its_second_life,
+        a_place_is_killed_in_its_second_life_and_all_go_back,
         who_gives_places_away_is_killed,
         who_waits_for_a_program_is_killed,
         children_of_all_go_back_together,

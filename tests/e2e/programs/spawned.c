@@ -3,7 +3,7 @@
  * what to do, and take the results. Children start a grandchild. What comes out does not depend on
  * who was killed meanwhile.
  *
- *   spawned [ROUNDS [CHILDREN [STEPS]]]     with room for ROUNDS * (CHILDREN + 1)
+ *   spawned [ROUNDS [CHILDREN [STEPS]]]     with room for CHILDREN + 1
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int *universe, flag;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE, &universe, &flag);
-    need(flag && *universe >= size + (children + 1) * rounds, "there is room");
+    need(flag && *universe > size + children, "there is room");
     long result = 1, *data = malloc(LENGTH * sizeof *data);
     int *codes = malloc(2 * (size_t)children * sizeof *codes);
     for (int round = 0; round < rounds; round++) {

@@ -86,6 +86,17 @@ impl Endpoint {
         long && self.front(src).saturating_sub(start) >= pool / (2 * u64::from(geo.ranks))
     }
 
+    /// What is sent to `dst` from now on is for its program of that number. All programs of a job
+    /// have the same number, but for those that ranks have started.
+    pub fn address(&mut self, dst: u32, world: u32) {
+        self.log.address(dst, world);
+    }
+
+    /// Number of the program of a rank that this one speaks to; its own for itself.
+    pub fn addressed(&self, rank: u32) -> u32 {
+        if rank == self.rank { self.world } else { self.log.addressed(rank) }
+    }
+
     /// How many of the job's ranks, the last ones, are there for programs that others start.
     pub fn room(&self) -> u32 {
         room_of(self.seg)

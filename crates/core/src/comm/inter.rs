@@ -46,17 +46,18 @@ impl Machine {
         let greatest = self.greatest_context_of(&local)?;
         if let Some(peers) = peers {
             let mut own = vec![greatest];
-            own.extend_from_slice(local.group.members());
+            own.extend(self.addresses(local.group.members()));
             let tag = GROUP_TAG | tag & (GROUP_TAG - 1);
             theirs = self.swap_words(&peers, remote_leader as u32, tag, &own)?;
         }
         let theirs = self.share_words(&local, leader, theirs)?;
-        let (&their_ctx, members) = theirs.split_first().ok_or(class::INTERN)?;
+        let (&their_ctx, theirs) = theirs.split_first().ok_or(class::INTERN)?;
+        let members = self.learn_addresses(theirs)?;
         let ctx = self.claim_context(greatest.max(their_ctx))?;
         if members.iter().any(|&w| local.rank_of_world(w).is_some()) {
             return Err(class::COMM);
         }
-        let remote = Some(Rc::new(Group::new(members.to_vec(), self.comms.me)));
+        let remote = Some(Rc::new(Group::new(members, self.comms.me)));
         let inherit = Inherit { remote, ..Inherit::default() };
         self.comm_install(&local, ctx, local.group.clone(), inherit)
     }

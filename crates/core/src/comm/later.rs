@@ -150,11 +150,12 @@ impl Machine {
             let theirs = self.swap_words(&pair, 1, tag, &[picked])?;
             let [theirs] = theirs[..] else { return Err(class::INTERN) };
             known.push(if own < other { picked } else { theirs });
-            known.extend_from_slice(remote.members());
+            known.extend(self.addresses(remote.members()));
         }
         let known = self.told(&among, leader, known, tag)?;
-        let (&ctx, members) = known.split_first().ok_or(class::INTERN)?;
-        let remote = Some(Rc::new(Group::new(members.to_vec(), self.comms.me)));
+        let (&ctx, known) = known.split_first().ok_or(class::INTERN)?;
+        let members = self.learn_addresses(known)?;
+        let remote = Some(Rc::new(Group::new(members, self.comms.me)));
         let inherit = Inherit { hints, remote, ..Inherit::default() };
         self.comm_insert(ctx, local, inherit, errhandler).map(|(handle, _)| handle)
     }

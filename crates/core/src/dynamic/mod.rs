@@ -26,8 +26,10 @@ mod tests;
 
 pub use order::{Command, Order};
 pub use socket::HELLO_BYTES;
-pub use spawn::{Place, Wanted};
-pub use state::{APPNUM_VARIABLE, ROOM_VARIABLE, SPARES_VARIABLE, UNIVERSE_VARIABLE};
+pub use spawn::{NOT_BEGUN, Place, Wanted};
+pub use state::{
+    APPNUM_VARIABLE, ORDER_VARIABLE, ROOM_VARIABLE, SPARES_VARIABLE, UNIVERSE_VARIABLE,
+};
 
 use std::rc::Rc;
 
@@ -51,7 +53,7 @@ impl Machine {
         let greatest = self.greatest_context_of(&local)?;
         let mut said = Vec::new();
         if local.rank == root {
-            let own = [&[greatest], local.group.members()].concat();
+            let own = [vec![greatest], self.addresses(local.group.members())].concat();
             said = match swap(self, &own) {
                 Ok(theirs) => [&[0], &theirs[..]].concat(),
                 Err(error) => vec![error.0 as u32],
@@ -67,12 +69,32 @@ impl Machine {
 
     /// The inter-communicator, when both have said what they know.
     fn join_groups(&mut self, local: &Rc<Comm>, greatest: u32, theirs: &[u32]) -> Res<Handle> {
-        let (&their_ctx, members) = theirs.split_first().ok_or(class::INTERN)?;
+        let (&their_ctx, theirs) = theirs.split_first().ok_or(class::INTERN)?;
+        let members = self.learn_addresses(theirs)?;
         let ctx = self.claim_context(greatest.max(their_ctx))?;
         if members.iter().any(|&w| local.rank_of_world(w).is_some()) {
             return Err(class::COMM);
         }
-        self.inter_with(local, ctx, members.to_vec())
+        self.inter_with(local, ctx, members)
+    }
+
+    /// Ranks as others are told of them: they, and the numbers of their programs. A rank's earlier
+    /// and later programs are none of those that are meant.
+    pub(crate) fn addresses(&self, ranks: &[u32]) -> Vec<u32> {
+        let numbers = ranks.iter().map(|rank| self.endpoint.addressed(*rank));
+        ranks.iter().copied().chain(numbers).collect()
+    }
+
+    /// The ranks that somebody has told of so; what is sent to them is for these programs.
+    pub(crate) fn learn_addresses(&mut self, told: &[u32]) -> Res<Vec<u32>> {
+        let (ranks, numbers) = told.split_at(told.len() / 2);
+        if numbers.len() != ranks.len() || ranks.iter().any(|rank| *rank >= self.world().1) {
+            return Err(class::INTERN);
+        }
+        for (rank, number) in ranks.iter().zip(numbers) {
+            self.endpoint.address(*rank, *number);
+        }
+        Ok(ranks.to_vec())
     }
 
     fn inter_with(&mut self, local: &Rc<Comm>, ctx: u32, members: Vec<u32>) -> Res<Handle> {

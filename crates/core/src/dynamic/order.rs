@@ -24,6 +24,7 @@ pub struct Started {
     /// The rank that has started it.
     pub(super) root: u32,
     pub(super) world: Vec<u32>,
+    /// They and the numbers of their programs (`addresses`).
     pub(super) parents: Vec<u32>,
 }
 
@@ -48,6 +49,7 @@ pub enum Order {
 pub(super) struct Request {
     pub ctx: u32,
     pub world_ctx: u32,
+    /// They and the numbers of their programs (`addresses`).
     pub parents: Vec<u32>,
     /// Only places on this node.
     pub node: Option<u32>,

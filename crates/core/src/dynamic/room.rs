@@ -5,27 +5,39 @@
 //! and when it learned who has ended. So it is checkpointed and comes back, and whoever started
 //! programs repeats what he was answered. Nothing else is needed for a spawn to happen once.
 //!
-//! Kept true: a place is given away once. What it is told is the first message that the keeper
-//! sends to it.
+//! Kept true: a place has one program at a time. It is given away again when the place has told
+//! that the program before has ended, and which number the next one has: what is sent to either is
+//! not for the other (`Machine::addresses`). What a place is told for a number is one message.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
 
+use eyrie_ledger::clock;
 use eyrie_ledger::door::Call;
 use eyrie_ledger::segment::{GONE_FIRST, GONE_OTHERS};
 
 use super::order::{Order, Reading, Request, Started, Words};
 use super::state::Room;
-use crate::comm::ROOM_CTX;
+use crate::comm::{Comm, ROOM_CTX};
 use crate::error::{Class, Res, class};
 use crate::machine::Machine;
 
-/// Tags in the room's context: to the keeper and back, to a place, of a program that has begun.
-const ASK: i32 = 0;
+/// Tags in the room's context: to the keeper and back, to a place, of a program that has begun, and
+/// that all have.
+pub(super) const ASK: i32 = 0;
 const ANSWER: i32 = 1;
 pub(super) const ORDER: i32 = 2;
 pub(super) const READY: i32 = 3;
+pub(super) const GO: i32 = 4;
 
-/// What the keeper is asked.
+/// For so long who wants more programs than there are free places waits for others to end: those
+/// that have disconnected need a moment. Then it is an error.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the keeper takes note of besides who is gone: that this time is over for the first of them.
+const LATE: u32 = 1 << 16;
+
+/// What the keeper is asked, or told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Ask {
@@ -33,40 +45,69 @@ pub(super) enum Ask {
     Publish,
     Unpublish,
     Lookup,
+    /// The program of a place has ended, and whatever else ran there.
+    Ended,
 }
 
-const ASKS: [Ask; 4] = [Ask::Start, Ask::Publish, Ask::Unpublish, Ask::Lookup];
+const ASKS: [Ask; 5] = [Ask::Start, Ask::Publish, Ask::Unpublish, Ask::Lookup, Ask::Ended];
+
+/// A rank, and the number of its program.
+type Program = (u32, u32);
+
+/// Who waits for places.
+struct Waiting {
+    from: Program,
+    request: Request,
+    /// Those that will do.
+    near: Vec<u32>,
+    /// Until when.
+    end_ns: u64,
+}
 
 /// What the keeper knows.
 struct Keeper {
-    /// Places that have no program yet.
-    free: BTreeSet<u32>,
+    room: Room,
+    /// Places without a program, with the number of the next one; those first that wait longest.
+    free: VecDeque<Program>,
+    waiting: VecDeque<Waiting>,
     /// Names of ports: who published them, and what they are.
-    names: BTreeMap<Vec<u8>, (u32, Vec<u8>)>,
+    names: BTreeMap<Vec<u8>, (Program, Vec<u8>)>,
+    /// Nobody is there any more with whom the job began: places that become free end.
+    over: bool,
+}
+
+/// What comes of a question for places.
+#[derive(Debug, PartialEq, Eq)]
+enum Start {
+    /// Orders for places, and what is answered: their number and they, and how many run each
+    /// program.
+    Now(Vec<(Program, Order)>, Vec<u32>),
+    /// There may be places when others have ended.
+    Later,
+    Never,
 }
 
 impl Keeper {
     fn new(room: Room) -> Keeper {
-        Keeper { free: room.places().collect(), names: BTreeMap::new() }
+        let free = room.places().map(|place| (place, 0)).collect();
+        let (waiting, names) = (VecDeque::new(), BTreeMap::new());
+        Keeper { room, free, waiting, names, over: false }
     }
 
-    /// Orders for places, and what whoever asked is answered: their number and they, and how many
-    /// run each program. `near`: of which places some may be taken.
-    fn start(
-        &mut self,
-        from: u32,
-        request: &Request,
-        near: impl Fn(u32) -> bool,
-    ) -> (Vec<(u32, Order)>, Vec<u32>) {
-        let usable: Vec<u32> = self.free.iter().copied().filter(|place| near(*place)).collect();
+    /// `near`: the places that will do.
+    fn start(&mut self, from: u32, request: &Request, near: &[u32]) -> Start {
+        let usable = self.free.iter().copied().filter(|(place, _)| near.contains(place));
+        let usable: Vec<Program> = usable.collect();
         let counts: Vec<&[u32]> = request.programs.iter().map(|(counts, _)| &counts[..]).collect();
-        let Some(counts) = fitting(&counts, usable.len() as u32) else {
-            return (Vec::new(), vec![class::SPAWN.0 as u32, usable.len() as u32]);
+        let Some(chosen) = fitting(&counts, usable.len() as u32) else {
+            let may = !self.over && fitting(&counts, near.len() as u32).is_some();
+            return if may { Start::Later } else { Start::Never };
         };
-        let world = usable[..counts.iter().sum::<u32>() as usize].to_vec();
-        self.free.retain(|place| !world.contains(place));
-        let numbers = (0..).zip(&counts).flat_map(|(n, count)| vec![n; *count as usize]);
-        let order = |(place, appnum): (&u32, u32)| {
+        let given = &usable[..chosen.iter().sum::<u32>() as usize];
+        self.free.retain(|place| !given.contains(place));
+        let world: Vec<u32> = given.iter().map(|(place, _)| *place).collect();
+        let numbers = (0..).zip(&chosen).flat_map(|(n, count)| vec![n; *count as usize]);
+        let order = |(place, appnum): (&Program, u32)| {
             let started = Started {
                 ctx: request.ctx,
                 world_ctx: request.world_ctx,
@@ -78,11 +119,11 @@ impl Keeper {
             let command = request.programs[appnum as usize].1.clone();
             (*place, Order::Begin(command, started))
         };
-        let orders = world.iter().zip(numbers).map(order).collect();
-        (orders, Words(vec![0]).list(&world).list(&counts).0)
+        let orders = given.iter().zip(numbers).map(order).collect();
+        Start::Now(orders, Words(vec![0]).list(&world).list(&chosen).0)
     }
 
-    fn named(&mut self, from: u32, ask: Ask, rest: &[u32]) -> Res<Vec<u32>> {
+    fn named(&mut self, from: Program, ask: Ask, rest: &[u32]) -> Res<Vec<u32>> {
         let mut words = Reading(rest);
         let name = words.bytes().ok_or(class::INTERN)?;
         let known = self.names.get(&name);
@@ -124,50 +165,111 @@ impl Machine {
         let ranks = self.world().1;
         let (mut keeper, mut known) = (Keeper::new(room), 0);
         loop {
-            let news = |m: &Machine| Some(m.endpoint.gone()).filter(|gone| *gone != known);
+            let end_ns = keeper.waiting.front().map(|first| first.end_ns);
+            let news = |m: &Machine| {
+                let late = || end_ns.filter(|end| clock::now() >= *end).map(|_| LATE);
+                Some(m.endpoint.gone()).filter(|gone| *gone != known).or_else(late)
+            };
             let from = self.probe_library(all.coll_ctx(), ASK, news);
-            if let Some(gone) = from.checked_sub(ranks) {
-                known = gone;
-                if gone & GONE_FIRST != 0 {
-                    for place in std::mem::take(&mut keeper.free) {
-                        self.send_words(&all, place, ORDER, &Order::End.words())?;
+            match from.checked_sub(ranks) {
+                None => self.heed(&mut keeper, &all, from)?,
+                Some(LATE) => {
+                    if let Some(first) = keeper.waiting.pop_front() {
+                        self.refuse(&keeper, &all, &first)?;
                     }
                 }
-                if gone & GONE_OTHERS != 0 {
-                    return Ok(());
+                Some(gone) => {
+                    known = gone;
+                    if gone & GONE_FIRST != 0 {
+                        self.end_room(&mut keeper, &all)?;
+                    }
+                    if gone & GONE_OTHERS != 0 {
+                        return Ok(());
+                    }
                 }
-                continue;
             }
-            let words = match self.recv_words(&all, from, ASK) {
-                // Who asked is lost.
-                Err(class::PROC_FAILED) => continue,
-                words => words?,
-            };
-            let (ask, rest) = words.split_first().ok_or(class::INTERN)?;
-            let answer = match *ASKS.get(*ask as usize).ok_or(class::INTERN)? {
-                Ask::Start => self.start_programs(&mut keeper, from, rest)?,
-                ask => keeper.named(from, ask, rest).unwrap_or_else(|e| vec![e.0 as u32]),
-            };
-            self.send_words(&all, from, ANSWER, &answer)?;
+            self.give_places(&mut keeper, &all)?;
         }
     }
 
-    fn start_programs(&mut self, keeper: &mut Keeper, from: u32, rest: &[u32]) -> Res<Vec<u32>> {
-        let request = Request::parse(rest).ok_or(class::INTERN)?;
-        let all = self.everybody(ROOM_CTX);
-        let mut nodes = Vec::new();
-        if request.node.is_some() {
-            nodes = self.nodes_of_all()?;
-        }
-        let lost = self.lost_for_good();
-        let near = |place: u32| {
-            !lost(place) && request.node.is_none_or(|node| nodes[place as usize] == node)
+    /// What a rank says is taken, and answered.
+    fn heed(&mut self, keeper: &mut Keeper, all: &Rc<Comm>, rank: u32) -> Res<()> {
+        let words = match self.recv_words(all, rank, ASK) {
+            // Who asked is lost.
+            Err(class::PROC_FAILED) => return Ok(()),
+            words => words?,
         };
-        let (orders, answer) = keeper.start(from, &request, near);
-        for (place, order) in orders {
-            self.send_words(&all, place, ORDER, &order.words())?;
+        let [ask, program, rest @ ..] = &words[..] else { return Err(class::INTERN) };
+        let from = (rank, *program);
+        let answer = match *ASKS.get(*ask as usize).ok_or(class::INTERN)? {
+            Ask::Start => {
+                let request = Request::parse(rest).ok_or(class::INTERN)?;
+                let near = self.places_for(keeper, &request)?;
+                let end_ns = clock::now() + PATIENCE.as_nanos() as u64;
+                keeper.waiting.push_back(Waiting { from, request, near, end_ns });
+                return Ok(());
+            }
+            Ask::Ended if keeper.over => return self.order(all, (rank, program + 1), &Order::End),
+            Ask::Ended => {
+                keeper.free.push_back((rank, program + 1));
+                return Ok(());
+            }
+            ask => keeper.named(from, ask, rest).unwrap_or_else(|e| vec![e.0 as u32]),
+        };
+        self.answer(all, from, &answer)
+    }
+
+    /// Serves those who wait for places, in their order, as far as there are any. Who wants more
+    /// than there are does not hold up others: what they start may be what he waits for.
+    fn give_places(&mut self, keeper: &mut Keeper, all: &Rc<Comm>) -> Res<()> {
+        let lost = self.lost_for_good();
+        for mut one in std::mem::take(&mut keeper.waiting) {
+            if lost(one.from.0) {
+                continue;
+            }
+            one.near.retain(|place| !lost(*place));
+            match keeper.start(one.from.0, &one.request, &one.near) {
+                Start::Now(orders, answer) => {
+                    for (place, order) in orders {
+                        self.order(all, place, &order)?;
+                    }
+                    self.answer(all, one.from, &answer)?;
+                }
+                Start::Never => self.refuse(keeper, all, &one)?,
+                Start::Later => keeper.waiting.push_back(one),
+            }
         }
-        Ok(answer)
+        Ok(())
+    }
+
+    fn refuse(&mut self, keeper: &Keeper, all: &Rc<Comm>, whom: &Waiting) -> Res<()> {
+        let free = keeper.free.iter().filter(|(place, _)| whom.near.contains(place)).count();
+        self.answer(all, whom.from, &[class::SPAWN.0 as u32, free as u32])
+    }
+
+    fn end_room(&mut self, keeper: &mut Keeper, all: &Rc<Comm>) -> Res<()> {
+        keeper.over = true;
+        for place in std::mem::take(&mut keeper.free) {
+            self.order(all, place, &Order::End)?;
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, all: &Rc<Comm>, (place, number): Program, order: &Order) -> Res<()> {
+        self.endpoint.address(place, number);
+        self.send_words(all, place, ORDER, &order.words())
+    }
+
+    fn answer(&mut self, all: &Rc<Comm>, (rank, program): Program, words: &[u32]) -> Res<()> {
+        self.endpoint.address(rank, program);
+        self.send_words(all, rank, ANSWER, words)
+    }
+
+    /// Those on the node that the programs are to be on, if it is said.
+    fn places_for(&mut self, keeper: &Keeper, request: &Request) -> Res<Vec<u32>> {
+        let Some(node) = request.node else { return Ok(keeper.room.places().collect()) };
+        let nodes = self.nodes_of_all()?;
+        Ok(keeper.room.places().filter(|place| nodes.get(*place as usize) == Some(&node)).collect())
     }
 
     /// On which node each rank is, or was when this was asked first.
@@ -189,7 +291,8 @@ impl Machine {
         let inner = |m: &mut Machine| {
             let room = m.comms.dynamic.room.ok_or(class::INTERN)?;
             let all = m.everybody(ROOM_CTX);
-            m.send_words(&all, room.keeper, ASK, &[&[ask as u32], rest].concat())?;
+            let own = m.endpoint.world();
+            m.send_words(&all, room.keeper, ASK, &[&[ask as u32, own], rest].concat())?;
             m.recv_words(&all, room.keeper, ANSWER)
         };
         let answer = inner(self).map_err(|error| (error, Vec::new()))?;
@@ -238,10 +341,18 @@ mod tests {
         Request { ctx: 32, world_ctx: 36, parents: vec![0], node: None, programs }
     }
 
+    fn given(start: Start) -> (Vec<Program>, Vec<u32>) {
+        let Start::Now(orders, answer) = start else { panic!("{start:?}") };
+        (orders.into_iter().map(|(place, _)| place).collect(), answer)
+    }
+
     #[test]
-    fn places_are_given_once() {
+    fn a_place_has_one_program_at_a_time() {
         let mut keeper = Keeper::new(Room::of(6, 4).unwrap());
-        let (orders, answer) = keeper.start(1, &request(&[&[1], &[1]]), |_| true);
+        let near = [2, 3, 4];
+        let Start::Now(orders, answer) = keeper.start(1, &request(&[&[1], &[1]]), &near) else {
+            panic!("there is room");
+        };
         assert_eq!(answer, [0, 2, 2, 3, 2, 1, 1]);
         let numbers: Vec<_> = orders
             .iter()
@@ -250,13 +361,17 @@ mod tests {
                 Order::End => panic!("an end"),
             })
             .collect();
-        assert_eq!(numbers, [(2, 0, 1, vec![2, 3]), (3, 1, 1, vec![2, 3])]);
-        // One is left, and it is not near.
-        let refused = |left| (Vec::new(), vec![class::SPAWN.0 as u32, left]);
-        assert_eq!(keeper.start(1, &request(&[&[2]]), |_| true), refused(1));
-        assert_eq!(keeper.start(1, &request(&[&[1]]), |_| false), refused(0));
-        assert_eq!(keeper.start(0, &request(&[&[3, 1]]), |_| true).1, [0, 1, 4, 1, 1]);
-        assert_eq!(keeper.start(0, &request(&[&[1]]), |_| true), refused(0));
+        assert_eq!(numbers, [((2, 0), 0, 1, vec![2, 3]), ((3, 0), 1, 1, vec![2, 3])]);
+        // One is left, and it is not near; there never are four.
+        assert_eq!(keeper.start(1, &request(&[&[2]]), &near), Start::Later);
+        assert_eq!(keeper.start(1, &request(&[&[1]]), &[2]), Start::Later);
+        assert_eq!(keeper.start(1, &request(&[&[4]]), &near), Start::Never);
+        // Who has ended makes room, for a program of another number.
+        keeper.free.push_back((3, 2));
+        assert_eq!(given(keeper.start(0, &request(&[&[3, 2]]), &near)).0, [(4, 0), (3, 2)]);
+        keeper.free.push_back((2, 1));
+        keeper.over = true;
+        assert_eq!(keeper.start(0, &request(&[&[2]]), &near), Start::Never);
     }
 
     #[test]
@@ -273,13 +388,13 @@ mod tests {
     fn a_name_is_published_once_and_taken_back_by_who_did() {
         let mut keeper = Keeper::new(Room::of(3, 1).unwrap());
         let name = |port: &[u8]| Words::default().bytes(b"name").bytes(port).0;
-        assert_eq!(keeper.named(0, Ask::Lookup, &name(b"")), Err(class::NAME));
-        assert_eq!(keeper.named(0, Ask::Publish, &name(b"port")), Ok(vec![0]));
-        assert_eq!(keeper.named(1, Ask::Publish, &name(b"other")), Err(class::NAME));
-        let found = keeper.named(1, Ask::Lookup, &name(b"")).unwrap();
+        assert_eq!(keeper.named((0, 0), Ask::Lookup, &name(b"")), Err(class::NAME));
+        assert_eq!(keeper.named((0, 0), Ask::Publish, &name(b"port")), Ok(vec![0]));
+        assert_eq!(keeper.named((1, 0), Ask::Publish, &name(b"other")), Err(class::NAME));
+        let found = keeper.named((1, 0), Ask::Lookup, &name(b"")).unwrap();
         assert_eq!(Reading(&found[1..]).bytes(), Some(b"port".to_vec()));
-        assert_eq!(keeper.named(1, Ask::Unpublish, &name(b"")), Err(class::SERVICE));
-        assert_eq!(keeper.named(0, Ask::Unpublish, &name(b"")), Ok(vec![0]));
-        assert_eq!(keeper.named(0, Ask::Lookup, &name(b"")), Err(class::NAME));
+        assert_eq!(keeper.named((1, 0), Ask::Unpublish, &name(b"")), Err(class::SERVICE));
+        assert_eq!(keeper.named((0, 0), Ask::Unpublish, &name(b"")), Ok(vec![0]));
+        assert_eq!(keeper.named((0, 0), Ask::Lookup, &name(b"")), Err(class::NAME));
     }
 }

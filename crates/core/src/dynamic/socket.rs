@@ -12,14 +12,15 @@ use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
 
-/// What one end says: `MAGIC`, the job, the rank, the greatest context.
-pub const HELLO_BYTES: usize = 24;
+/// What one end says: `MAGIC`, the job, the rank, the greatest context, the number of its program.
+pub const HELLO_BYTES: usize = 28;
 const MAGIC: u64 = 0x6e69_6f6a_7972_7965;
 
 struct Hello {
     job: u64,
     rank: u32,
     greatest: u32,
+    program: u32,
 }
 
 impl Hello {
@@ -28,16 +29,19 @@ impl Hello {
         all.extend(self.job.to_le_bytes());
         all.extend(self.rank.to_le_bytes());
         all.extend(self.greatest.to_le_bytes());
+        all.extend(self.program.to_le_bytes());
         all
     }
 
     fn of(bytes: &[u8]) -> Option<Hello> {
         let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let rest = long(16)?;
+        let program = u32::from_le_bytes(bytes.get(24..28)?.try_into().ok()?);
         (long(0)? == MAGIC).then_some(Hello {
             job: long(8)?,
             rank: rest as u32,
             greatest: (rest >> 32) as u32,
+            program,
         })
     }
 }
@@ -53,13 +57,14 @@ impl Machine {
         let greatest = self.greatest_context_of(&local)?;
         let job = self.comms.dynamic.job_number();
         let me = self.world().0;
-        let own = Hello { job, rank: me, greatest }.bytes();
+        let program = self.endpoint.world();
+        let own = Hello { job, rank: me, greatest, program }.bytes();
         let theirs = self.heard(|| swap(&own))?;
         let theirs = Hello::of(&theirs).ok_or(class::OTHER)?;
         if theirs.job != job || theirs.rank == me || theirs.rank >= self.world().1 {
             return Err(class::UNSUPPORTED_OPERATION);
         }
-        self.join_groups(&local, greatest, &[theirs.greatest, theirs.rank])
+        self.join_groups(&local, greatest, &[theirs.greatest, theirs.rank, theirs.program])
     }
 
     /// What comes, or came when this was done first; nothing where that failed.

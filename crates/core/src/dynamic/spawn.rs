@@ -1,11 +1,12 @@
 //! `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple` (MPI 5.0 section 11.8): the root finds the
-//! programs and asks the keeper, which has all begin, or none. The root waits until all are there.
+//! programs and asks the keeper, which has all begin, or none. The root waits until all are there,
+//! and tells them so; one that has ended before is why there are none.
 
 use eyrie_ledger::door::Call;
 
 use super::order::{Command, Reading, Request, Words};
 use super::program;
-use super::room::{Ask, READY};
+use super::room::{Ask, GO, READY};
 use crate::comm::ROOM_CTX;
 use crate::error::{Class, Res, class};
 use crate::handle::Handle;
@@ -13,6 +14,9 @@ use crate::machine::Machine;
 
 /// More does not fit into one message that is read before the program is there.
 const ORDER_BYTES: usize = 12 << 10;
+
+/// What a place tells of a program: its exit code, or behind this number why it could not be run.
+pub const NOT_BEGUN: u32 = 1 << 16;
 
 /// Where and how a program is to run, by its info object.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +47,7 @@ pub struct Wanted {
 struct Begun {
     error: i32,
     codes: Vec<u32>,
+    /// They and the numbers of their programs (`addresses`).
     ranks: Vec<u32>,
 }
 
@@ -78,6 +83,7 @@ impl Machine {
         if error != 0 {
             return Ok((Err(Class(error)), codes));
         }
+        let ranks = self.learn_addresses(&ranks)?;
         Ok((Ok(self.inter_with(&local, ctx, ranks)?), codes))
     }
 
@@ -110,7 +116,8 @@ impl Machine {
         let node = wanted.iter().any(|one| one.place.here).then(|| self.node());
         let programs = wanted.iter().zip(found.into_iter().flatten());
         let programs = programs.map(|(one, command)| (one.counts.clone(), command)).collect();
-        let request = Request { ctx, world_ctx, parents: parents.to_vec(), node, programs }.words();
+        let parents = self.addresses(parents);
+        let request = Request { ctx, world_ctx, parents, node, programs }.words();
         if request.len() * size_of::<u32>() > ORDER_BYTES {
             eprintln!(
                 "eyrie: MPI_Comm_spawn: more than {ORDER_BYTES} bytes of arguments and parents"
@@ -126,16 +133,44 @@ impl Machine {
             Err((error, _)) => return Err(error),
         };
         let mut answer = Reading(&answer);
-        let (ranks, counts) = (answer.list().ok_or(class::INTERN)?, answer.list());
-        let all = self.everybody(ROOM_CTX);
-        for rank in &ranks {
-            self.recv_words(&all, *rank, READY)?;
-        }
-        let codes = wanted.iter().zip(counts.ok_or(class::INTERN)?);
+        let both = (answer.list(), answer.list());
+        let (Some(ranks), Some(counts)) = both else { return Err(class::INTERN) };
+        let Some(ranks) = self.await_programs(wanted, &ranks, &counts)? else { return Ok(none()) };
+        let codes = wanted.iter().zip(counts);
         let codes = codes.flat_map(|(one, n)| {
             (0..one.most).map(move |i| if i < n { 0 } else { class::SPAWN.0 as u32 })
         });
         Ok(Begun { error: 0, codes: codes.collect(), ranks })
+    }
+
+    /// Waits until the programs are there, and lets them go on: who they are. None: not all are
+    /// programs of MPI.
+    fn await_programs(
+        &mut self,
+        wanted: &[Wanted],
+        ranks: &[u32],
+        counts: &[u32],
+    ) -> Res<Option<Vec<u32>>> {
+        let all = self.everybody(ROOM_CTX);
+        let mut programs = wanted.iter().zip(counts).flat_map(|(w, n)| vec![w; *n as usize]);
+        let mut there = Vec::new();
+        for rank in ranks {
+            let said = self.recv_words(&all, *rank, READY)?;
+            let program = programs.next().ok_or(class::INTERN)?;
+            match said[..] {
+                [0, number] => there.extend(self.learn_addresses(&[*rank, number])?),
+                [_, why] => say_ended(&program.program, why),
+                _ => return Err(class::INTERN),
+            }
+        }
+        let go = match there.len() == ranks.len() {
+            true => [vec![0], self.addresses(ranks).split_off(ranks.len())].concat(),
+            false => vec![1],
+        };
+        for rank in &there {
+            self.send_words(&all, *rank, GO, &go)?;
+        }
+        Ok((there.len() == ranks.len()).then(|| self.addresses(ranks)))
     }
 
     /// What runs, or ran when this was done first; nothing where it cannot.
@@ -156,10 +191,22 @@ impl Machine {
     }
 }
 
+/// Why there are none: what the place has told.
+fn say_ended(program: &[u8], why: u32) {
+    let name = String::from_utf8_lossy(program);
+    let what = match why.checked_sub(NOT_BEGUN) {
+        Some(error) => {
+            format!("cannot be run: {}", std::io::Error::from_raw_os_error(error as i32))
+        }
+        None => format!("ended (exit code {why}) without a call of MPI_Init"),
+    };
+    eprintln!("eyrie: MPI_Comm_spawn: {name} {what}");
+}
+
 /// What a program is told besides the error.
 fn say_no_room(count: u32, left: Option<u32>) {
     let why = match left {
-        Some(left) => format!("{left} of this job's places for programs are free"),
+        Some(left) => format!("{left} of this job's places for programs are free, and stay so"),
         None => String::from("this job has no places for programs"),
     };
     eprintln!("eyrie: MPI_Comm_spawn of {count}: {why}: start it with eyrie run --spawn-room N");

@@ -21,6 +21,8 @@ pub const ROOM_VARIABLE: &str = "EYRIE_ROOM";
 pub const UNIVERSE_VARIABLE: &str = "EYRIE_UNIVERSE";
 /// How many of the ranks that a job begins with, the last ones, take the place of lost ones.
 pub const SPARES_VARIABLE: &str = "EYRIE_SPARE_RANKS";
+/// The number among a place's programs of the one that the keeper has ordered (`room`).
+pub const ORDER_VARIABLE: &str = "EYRIE_ORDER";
 /// The number of the program among several that a job begins with.
 pub const APPNUM_VARIABLE: &str = "EYRIE_APPNUM";
 
@@ -34,7 +36,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(super) fn of(ranks: u32, count: u32) -> Option<Room> {
+    pub(crate) fn of(ranks: u32, count: u32) -> Option<Room> {
         let first = ranks.checked_sub(count).filter(|first| *first > 0 && count > 0)?;
         Some(Room { first, keeper: ranks - 1 })
     }
@@ -52,6 +54,8 @@ pub(crate) struct Known {
     pub(super) appnum: u32,
     pub(super) universe: Option<u32>,
     pub(super) spares: u32,
+    /// In a place: the program of this number is the one that was ordered.
+    pub(super) order: Option<u32>,
 }
 
 impl Known {
@@ -67,6 +71,7 @@ impl Known {
             appnum: number(APPNUM_VARIABLE).unwrap_or(0),
             universe: number(UNIVERSE_VARIABLE).filter(|_| room.is_some()),
             spares: number(SPARES_VARIABLE).unwrap_or(0),
+            order: number(ORDER_VARIABLE),
         }
     }
 }
@@ -86,52 +91,42 @@ pub(crate) struct Dynamic {
 
 impl Default for Dynamic {
     fn default() -> Dynamic {
-        Dynamic::of_job(String::new(), None, 0)
+        Dynamic::of_job(String::new(), None)
     }
 }
 
 impl Dynamic {
-    /// Of the rank's program of that number.
-    pub(super) fn of_job(job: String, room: Option<Room>, program: u32) -> Dynamic {
-        Dynamic { job, room, parent: COMM_NULL, spares: 0, ports: Ports::behind(program) }
+    pub(super) fn of_job(job: String, room: Option<Room>) -> Dynamic {
+        Dynamic { job, room, parent: COMM_NULL, spares: 0, ports: Ports::default() }
     }
 }
 
 const PREFIX: &str = "eyrie-port";
 
-/// Those that this rank has opened.
+/// Those that this program has opened.
+#[derive(Default)]
 pub(super) struct Ports {
     pub(super) open: BTreeSet<i32>,
     /// How many there have been.
     pub(super) opened: i32,
 }
 
-/// Each program of a rank has so many ports (as a power of two): what was sent to those of the one
-/// before is not for them.
-const PORTS_SHIFT: u32 = 16;
-
-impl Ports {
-    pub(super) fn behind(program: u32) -> Ports {
-        let opened = (program << PORTS_SHIFT) as i32 & (LIBRARY_TAG - 1);
-        Ports { open: BTreeSet::new(), opened }
-    }
-}
-
 impl Dynamic {
-    pub(super) fn port_name(&self, rank: u32, number: i32) -> String {
-        format!("{PREFIX}#{}#{rank}#{number}", self.job)
+    pub(super) fn port_name(&self, rank: u32, program: u32, number: i32) -> String {
+        format!("{PREFIX}#{}#{rank}#{program}#{number}", self.job)
     }
 
-    /// Rank and number of a port of this job.
-    pub(super) fn port(&self, name: &[u8]) -> Res<(u32, i32)> {
+    /// Rank, number of its program, and number of a port of this job.
+    pub(super) fn port(&self, name: &[u8]) -> Res<(u32, u32, i32)> {
         let name = std::str::from_utf8(name).map_err(|_| class::PORT)?;
         let found = || {
             let rest = name.strip_prefix(PREFIX)?.strip_prefix('#')?;
-            let mut words = rest.rsplitn(3, '#');
+            let mut words = rest.rsplitn(4, '#');
             let number = words.next()?.parse().ok()?;
+            let program = words.next()?.parse().ok()?;
             let rank = words.next()?.parse().ok()?;
             let number = (0..LIBRARY_TAG).contains(&number).then_some(number)?;
-            (words.next()? == self.job).then_some((rank, number))
+            (words.next()? == self.job).then_some((rank, program, number))
         };
         found().ok_or(class::PORT)
     }

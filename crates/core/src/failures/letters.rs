@@ -11,6 +11,7 @@ use super::agree;
 use crate::comm::{CONTROL_CTX, Comm};
 use crate::consts::{ANY_TAG, COMM_SELF, COMM_WORLD};
 use crate::datatype::predefined::BYTE;
+use crate::dynamic::state::Room;
 use crate::error::{Res, class};
 use crate::machine::Machine;
 use crate::request::{Data, Op, RecvOp};
@@ -85,7 +86,10 @@ impl Machine {
                     return false;
                 }
             }
-            Some((&FINISHING, [])) => self.failures.finishing[source as usize] = true,
+            Some((&FINISHING, [program])) => {
+                let ended = &mut self.failures.finishing[source as usize];
+                *ended = program.saturating_add(1).max(*ended);
+            }
             _ => debug_assert!(false, "a letter of rank {source} that nobody writes"),
         }
         true
@@ -130,13 +134,15 @@ impl Machine {
         }
         // One that has met this rank may not be known here. The keeper of a room reads no letters
         // before it is asked for something.
-        let keeper = self.comms.dynamic.room.map(|room| room.keeper);
+        let keeper = Room::of(size, self.endpoint.room()).map(|room| room.keeper);
+        let own = u64::from(self.endpoint.world());
         for to in (0..size).filter(|to| *to != me && Some(*to) != keeper) {
-            let _ = self.write_letter(to, &[FINISHING]);
+            let _ = self.write_letter(to, &[FINISHING, own]);
         }
         self.wait_for(|m| {
             let f = &m.failures;
-            let there = |r: u32| f.finishing[r as usize] || f.is_lost(r);
+            let ended = |r: u32| f.finishing[r as usize] > u64::from(m.endpoint.addressed(r));
+            let there = |r: u32| ended(r) || f.is_lost(r);
             (0..size).all(|r| r == me || !f.met[r as usize] || there(r))
         });
     }

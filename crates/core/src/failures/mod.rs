@@ -66,8 +66,8 @@ pub(crate) struct Failures {
     early: Vec<(u32, Vec<u64>)>,
     /// By context and number.
     agreements: BTreeMap<agree::Key, agree::Instance>,
-    /// Ranks that are in `MPI_Finalize`.
-    finishing: Vec<bool>,
+    /// By rank: how many of its programs are in `MPI_Finalize`, or were. A place has several.
+    finishing: Vec<u64>,
     /// Ranks with which this one has had a communicator: they may need what it knows.
     met: Vec<bool>,
 }
@@ -84,7 +84,7 @@ impl Failures {
             closed: BTreeSet::new(),
             early: Vec::new(),
             agreements: BTreeMap::new(),
-            finishing: vec![false; ranks as usize],
+            finishing: vec![0; ranks as usize],
             met: vec![false; ranks as usize],
         }
     }

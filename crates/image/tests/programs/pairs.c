@@ -24,6 +24,15 @@ int main(int argc, char **argv) {
     CHECK(!socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, grams));
     CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, packets));
     CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, half) && !socketpair(AF_UNIX, SOCK_STREAM, 0, ended));
+    // Packets, one of them empty, behind which nothing comes: the other end is closed, or shut.
+    int over[2][2];
+    for (int i = 0; i < 2; i++) {
+        CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, over[i]));
+        CHECK(write(over[i][1], "one", 3) == 3 && !send(over[i][1], "", 0, 0));
+        CHECK(write(over[i][1], "three", 5) == 5);
+    }
+    close(over[0][1]);
+    CHECK(!shutdown(over[1][1], SHUT_WR));
     int unused = socket(AF_UNIX, SOCK_STREAM, 0);
     int again = dup2(stream[1], 120);
     CHECK(write(half[0], "last words", 10) == 10 && !shutdown(half[0], SHUT_WR));
@@ -69,5 +78,9 @@ int main(int argc, char **argv) {
     }
     CHECK(read(half[1], big, 100) == 10 && read(half[1], big, 100) == 0);
     CHECK(read(ended[0], big, 100) == 8 && read(ended[0], big, 100) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(read(over[i][0], big, 100) == 3 && !read(over[i][0], big, 100));
+        CHECK(read(over[i][0], big, 100) == 5 && !read(over[i][0], big, 100));
+    }
     return finish(rounds);
 }

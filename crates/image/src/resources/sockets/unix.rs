@@ -188,8 +188,8 @@ fn messages(this: &Open, fd: &OwnedFd) -> Result<Vec<Message>, CaptureError> {
                 Err(e) if e.raw_os_error() == Some(libc::ECONNRESET) => return Ok(all),
                 Err(e) => return Err(failed()(e)),
             };
-            if data.is_empty() && remote_descriptors::poll(fd, libc::POLLIN) & libc::POLLRDHUP != 0
-            {
+            // The end is told as an empty message, as often as it is asked for.
+            if data.is_empty() && is_over(fd, bytes) {
                 return Ok(all);
             }
             if flags & libc::MSG_CTRUNC != 0 {
@@ -207,6 +207,14 @@ fn messages(this: &Open, fd: &OwnedFd) -> Result<Vec<Message>, CaptureError> {
             all.push(Message { data, from });
         }
     }
+}
+
+/// Whether nothing comes any more to a socket of which so many bytes are known. An empty message
+/// that is the last one is nothing then: whoever reads it sees the same.
+fn is_over(fd: &OwnedFd, known: usize) -> bool {
+    let over = libc::POLLRDHUP | libc::POLLHUP;
+    let there = remote_descriptors::ioctl::<i32>(fd, libc::FIONREAD).unwrap_or_default();
+    remote_descriptors::poll(fd, libc::POLLIN | over) & over != 0 && there as usize <= known
 }
 
 /// Makes the socket of a description, and with it the other end.
