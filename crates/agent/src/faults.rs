@@ -5,7 +5,7 @@
 //! A file that is not here, or is another, may be right elsewhere.
 
 use super::network::MoveError;
-use super::start::LaunchError;
+use super::state::launch_error::LaunchError;
 use eyrie_control::node::{Choice, Fault};
 use eyrie_image::RestoreError;
 use eyrie_ledger::saved::SavedError;

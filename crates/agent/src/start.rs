@@ -3,11 +3,12 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
+use super::state::launch_error::LaunchError;
 use super::state::restart::Replay;
 use super::{Agent, Msg, Proc, Rank, death_cause, faults, streams, written_files};
 use eyrie_control::node::{Determinants, Fault, FromNode};
 use eyrie_control::{Meta, Stream};
-use eyrie_image::{Filling, MadeSockets, RestoreOptions, Restored};
+use eyrie_image::{RestoreOptions, Restored};
 use eyrie_ledger::segment::NAME_PREFIX;
 use eyrie_process::cores;
 use eyrie_process::pipes;
@@ -31,19 +32,6 @@ const LATE_FROM: u64 = 64 << 20;
 
 /// Within which time memory may come late, and from how many bytes on that is worth it.
 type Late = Option<(Duration, u64)>;
-
-/// Why a process could not be started.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum LaunchError {
-    #[error("{0}")]
-    Os(#[from] io::Error),
-    #[error("{0}")]
-    Restore(#[from] eyrie_image::RestoreError),
-    #[error("the sockets of the ranks: {0}")]
-    Sockets(String),
-    #[error("the restorer program is missing")]
-    NoRestorer,
-}
 
 impl Agent {
     pub(super) fn start(

@@ -1,7 +1,7 @@
 //! Files that ranks write to without keeping them open, and that they make; and what files were
 //! before ranks began, for those that begin anew.
 
-use super::start::LaunchError;
+use super::state::launch_error::LaunchError;
 use super::{Agent, Images, Place};
 use eyrie_control::{Appended, AtRest, Files, JobSpec};
 use eyrie_image::{BeginAnew, Beginning, FileNote, Made, RecordedAppends, Watch};

@@ -148,7 +148,8 @@ pub enum Appended {
 /// process and its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Wtime {
-    /// Recorded in programs that ask for at most MPI_THREAD_FUNNELED, or in Python while it has one thread
+    /// Recorded in programs that ask for at most MPI_THREAD_FUNNELED, and in Python while it has
+    /// one thread
     Auto,
     /// Also in others: what their main thread asks for, while which no other may call MPI
     Logged,

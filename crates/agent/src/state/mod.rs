@@ -9,6 +9,7 @@ pub(crate) mod ending;
 pub(crate) mod failures;
 pub(crate) mod image_copy;
 pub(crate) mod inspection;
+pub(crate) mod launch_error;
 pub(crate) mod leaving;
 pub(crate) mod logs;
 pub(crate) mod network;

@@ -33,7 +33,7 @@ pub(super) const GO: i32 = 4;
 
 /// For so long who wants more programs than there are free places waits for others to end: those
 /// that have disconnected need a moment. Then it is an error.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FREE_PLACE_WAIT: Duration = Duration::from_secs(30);
 /// What the keeper takes note of besides who is gone: that this time is over for the first of them.
 const LATE: u32 = 1 << 16;
 
@@ -205,7 +205,7 @@ impl Machine {
             Ask::Start => {
                 let request = Request::parse(rest).ok_or(class::INTERN)?;
                 let near = self.places_for(keeper, &request)?;
-                let end_ns = clock::now() + PATIENCE.as_nanos() as u64;
+                let end_ns = clock::now() + FREE_PLACE_WAIT.as_nanos() as u64;
                 keeper.waiting.push_back(Waiting { from, request, near, end_ns });
                 return Ok(());
             }
