@@ -143,6 +143,7 @@ impl Agent {
                 let with = self.restore_options(rank, from, bound, late)?;
                 let restored = self.restore(&self.image_file(rank, generation), stdio, with)?;
                 self.follow_files(restored.pid, &restored.touched, dead);
+                self.files_are_back(&restored.undone);
                 (restored.pid, restored.filling, written_files::left(&restored.files))
             }
         };
@@ -190,6 +191,7 @@ impl Agent {
         let made = self.made_files(dead);
         let shared = self.shared_files();
         let recorded = self.recorded_appends(rank, from.det_pos);
+        let before = self.files_before(dead, &recorded);
         Ok(RestoreOptions {
             ignore_features: self.spec.placement.ignore_features.clone(),
             processors: bound,
@@ -202,6 +204,7 @@ impl Agent {
             aside: Some(self.ahead()),
             shared,
             made,
+            before,
             ..RestoreOptions::default()
         })
     }

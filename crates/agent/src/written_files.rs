@@ -4,7 +4,7 @@
 use super::state::launch_error::LaunchError;
 use super::{Agent, Images, Place};
 use eyrie_control::{Appended, AtRest, Files, JobSpec};
-use eyrie_image::{BeginAnew, Beginning, FileNote, Made, RecordedAppends, Watch};
+use eyrie_image::{Before, BeginAnew, Beginning, FileNote, Made, RecordedAppends, Watch};
 use eyrie_ledger::door;
 use eyrie_process::reap;
 use eyrie_state::home::JOBS;
@@ -134,6 +134,24 @@ impl Agent {
             tracing::info!(rank, path = ?note.path, "{}", note.what);
         }
         Ok(left(&notes))
+    }
+
+    /// What a dead process of a rank changed of what was there when ranks began here.
+    pub(super) fn files_before(&self, dead: Option<libc::pid_t>, r: &RecordedAppends) -> Before {
+        let Images { watch: Some(watch), beginning: Some(beginning), .. } = &self.images else {
+            return Before::default();
+        };
+        dead.map_or_else(Before::default, |dead| {
+            beginning.before(watch, &BTreeSet::from([dead]), r)
+        })
+    }
+
+    /// A rank that goes on from a checkpoint finds these as they were when ranks began.
+    pub(super) fn files_are_back(&self, files: &[PathBuf]) {
+        if let Images { watch: Some(watch), beginning: Some(beginning), .. } = &self.images {
+            watch.undone(files);
+            beginning.came_back(files);
+        }
     }
 
     /// Whether no rank goes on that may be about to use what another one made.

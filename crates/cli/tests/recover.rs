@@ -246,8 +246,10 @@ fn different_output_rolls_all_back_if_it_is_to_be_the_same() {
     let world = World::new();
     // Prints something new at every start.
     let script = "echo x >> starts-$EYRIE_RANK; wc -l < starts-$EYRIE_RANK; exec sleep 1000";
+    // Files that ranks wrote to would be put back, and it would print the same.
+    let options = ["--ckpt-every", "0", "--strict-output", "--files-limit", "0"];
     let job = world.start(
-        &["run", "-n", "2", "-l", "--ckpt-every", "0", "--strict-output", "sh", "-c", script],
+        &[&["run", "-n", "2", "-l"], &options[..], &["sh", "-c", script]].concat(),
         Stdio::null(),
     );
     job.wait_lines(&["[0] 1", "[1] 1"]);

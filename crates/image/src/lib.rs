@@ -81,6 +81,7 @@ pub use kernel::pid_namespace::{
 pub use kernel::starting::while_starting;
 pub use kernel::stops::{collect_end, peek_end};
 pub use resources::files::appends::{Appended, RecordedAppends};
+pub use resources::files::before::Before;
 pub use resources::files::beginning::{BeginAnew, Beginning};
 pub use resources::files::created::Made;
 pub use resources::files::stored::DEFAULT_LIMIT_BYTES as DEFAULT_FILES_LIMIT_BYTES;

@@ -235,6 +235,70 @@ def test_what_removes_its_results_after_a_checkpoint():
     if os.geteuid() != 0:
         raise harness.NotRun("who made what the kernel tells only to root")
     removes_again("first", "second")
+    # It had neither opened nor written to what it removes then.
+    removes_again("begun", "first")
+    removes_again("begun", "second")
+
+
+# Changes what was there before it in all ways, between a checkpoint and a death.
+CHANGES = """
+set -e
+r=$EYRIE_RANK; i=0
+while test $i -lt 12; do
+    if test $i = 6; then
+        rm gone.$r; rm -r folder.$r; rm link.$r; mv moved.$r elsewhere.$r; mv named.$r other.$r
+        cat old.$r > next.$r; echo $i >> next.$r; mv next.$r old.$r
+        echo $(cat count.$r) $i > count.$r; echo $i >> log.$r; chmod 600 mode.$r
+    fi
+    echo $i >> at.$r
+    while test $i = 4 -o $i = 8 && ! test -e GATE.$i; do sleep 0.01; done
+    i=$((i + 1))
+done
+"""
+
+
+def changes(ranks, ft, kills):
+    """It is checkpointed at step 4 and killed at step 8, as often as that."""
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        alone, work, gate = (os.path.join(folder, name) for name in ("alone", "work", "go"))
+        command = ["sh", "-c", CHANGES.replace("GATE", gate)]
+        for place in (alone, work):
+            for rank in range(ranks):
+                for made in (f"folder.{rank}/below", f"named.{rank}"):
+                    os.makedirs(os.path.join(place, made))
+                names = [f"{n}.{rank}" for n in ("gone", "moved", "old", "count", "log", "mode")]
+                for name in [*names, f"folder.{rank}/in", f"folder.{rank}/below/in", f"named.{rank}/in"]:
+                    with open(os.path.join(place, name), "w") as file:
+                        file.write(f"{name}\n")
+                os.symlink(f"old.{rank}", os.path.join(place, f"link.{rank}"))
+        opened = lambda step: open(f"{gate}.{step}", "w").close()
+        opened(4), opened(8)
+        with Job(command, ranks=ranks, ft="none", cwd=alone) as job:
+            assert job.wait() == 0, job.report()
+        os.remove(f"{gate}.4"), os.remove(f"{gate}.8")
+        with Job(command, ranks=ranks, ft=ft, ckpt_every=3600, cwd=work) as job:
+            at = lambda step: all(lines(os.path.join(work, f"at.{r}"))[-1:] == [step] for r in range(ranks))
+            job.until(lambda: at("4"), "step 4")
+            job.eyrie("checkpoint", "last")
+            opened(4)
+            for count in range(1, kills + 1):
+                job.until(lambda: at("8"), "step 8")
+                job.kill_ranks([0])
+                job.wait_event("restored", rank=0, count=count)
+            job.until(lambda: at("8"), "step 8 again")
+            opened(8)
+            assert job.wait() == 0, job.report()
+            assert not differing(alone, work)[0], (differing(alone, work), job.report())
+            assert "came back, but" not in job.stderr(), job.stderr()
+
+
+def test_what_changes_files_of_before_since_a_checkpoint():
+    """Of which the image knows nothing."""
+    if os.geteuid() != 0:
+        raise harness.NotRun("who made what the kernel tells only to root")
+    changes(1, "logged", 3)
+    changes(2, "logged", 2)
+    changes(1, "coordinated", 2)
 
 
 class Ordinary(Job):

@@ -63,7 +63,7 @@ pub struct PlacementOptions {
     #[arg(long, value_name = "K")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub spare_ranks: Option<u32>,
-    /// Room for N ranks at a time that the program starts itself (MPI_Comm_spawn,
+    /// Room for N ranks that the program starts itself (at a time; MPI_Comm_spawn,
     /// MPI_Comm_spawn_multiple), and for names of ports (0: for these alone) [default: the number
     /// of cores, from 16 to 64, if the program needs these functions, or is a script that has their
     /// names; else none, and MPI_Comm_spawn fails]

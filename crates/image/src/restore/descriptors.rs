@@ -9,7 +9,8 @@ use crate::resources;
 use crate::resources::files::appends::{self, Cuts};
 use crate::resources::files::mapped;
 use crate::resources::files::open_files::is_the_same;
-use crate::resources::files::undo::{self, FileNote, Undo};
+use crate::resources::files::stored;
+use crate::resources::files::undo::{FileNote, Undo};
 use crate::resources::pidfds::{Pidfd, Pidfds};
 use crate::resources::proc_files;
 use crate::resources::resource::{Commons, Made, Making};
@@ -75,7 +76,7 @@ impl<'a> Reopener<'a> {
         let states = || images.iter().map(|image| &image.state);
         // Before anything is open for writing: these ask who else has it so.
         let how = (options.files, options.appended);
-        let others = (&*options.shared, &options.made);
+        let others = (&*options.shared, &options.made, &options.before);
         let mut undo = Undo::look(states(), how, options.aside.clone(), others);
         undo.recorded = options.recorded.clone();
         let place = |id: &FileId| Some(undo.found(id)).filter(|p| !options.shared.contains(p));
@@ -97,8 +98,9 @@ impl<'a> Reopener<'a> {
     }
 
     /// What was not as it was of files, once all is done, and files that are not open.
-    pub fn file_notes(&mut self) -> (Vec<FileNote>, Vec<PathBuf>) {
-        (std::mem::take(&mut self.undo.notes), self.undo.touched())
+    pub fn file_notes(&mut self) -> (Vec<FileNote>, Vec<PathBuf>, Vec<PathBuf>) {
+        let undone = self.undo.undone();
+        (std::mem::take(&mut self.undo.notes), self.undo.touched(), undone)
     }
 
     /// Opens everything of one process.
@@ -206,7 +208,7 @@ pub fn are_here(state: &State) -> Result<(), RestoreError> {
     }
     for description in &state.descriptions {
         let Some(OpenFile { id, dir }) = description.target.file() else { continue };
-        if !proc_files::is_own(id) && !undo::stands_in(state, id) {
+        if !proc_files::is_own(id) && !stored::stands_in(state, id) {
             is_the_same(id, &look(&id.path)?, *dir, appends::writes(description))?;
         }
     }

@@ -67,4 +67,7 @@ pub struct RestoreOptions {
     /// What the program was seen making ([`crate::Watch::made`]): of that, what came after the
     /// checkpoint is taken away.
     pub made: crate::resources::files::created::Made,
+    /// What it changed of what was there when it began ([`crate::Beginning::before`]): of that,
+    /// what was first changed after the checkpoint is put back.
+    pub before: crate::Before,
 }

@@ -74,6 +74,9 @@ pub struct Restored {
     pub files: Vec<FileNote>,
     /// Files that it had been seen writing to without keeping them open ([`crate::Watch`]).
     pub touched: Vec<PathBuf>,
+    /// Files that are as they were when programs began, and that it had changed since the
+    /// checkpoint.
+    pub undone: Vec<PathBuf>,
 }
 
 fn last(what: &'static str) -> RestoreError {
@@ -154,7 +157,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         make_ready(&child.threads(), &part.image.state)?;
     }
     let left_out = left_out(&parts, clocks);
-    let (files, touched) = reopener.file_notes();
+    let (files, touched, undone) = reopener.file_notes();
     // What it has open it has alone when it runs.
     drop((parts, reopener));
     drop((spec.stdio, spec.segments, held));
@@ -162,7 +165,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     spec.options.ready.iter().for_each(|tell| tell());
     let_all_go(&mut alive, &states, spec.start_stopped)?;
     let (filling, why_not_lazy) = (lazy.filling.take(), lazy.why_not.take());
-    Ok(Restored { pid, filling, why_not_lazy, left_out, files, touched })
+    Ok(Restored { pid, filling, why_not_lazy, left_out, files, touched, undone })
 }
 
 /// What could not be had here; `clocks`: they are as they are to be.

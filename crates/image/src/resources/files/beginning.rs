@@ -16,6 +16,7 @@ use crate::kernel::inode::{born, open_here};
 use crate::kernel::leases::{Lease, lease};
 use crate::resources::clocks;
 use crate::resources::files::appends::{Appended, RecordedAppends};
+use crate::resources::files::before::{Before, OldFile};
 use crate::resources::files::metadata::{self, Then};
 use crate::resources::files::refill::is_same_so_far;
 use crate::resources::files::renamed_folders::Folder;
@@ -32,7 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Files and folders that are looked at, and how far below.
@@ -167,7 +168,60 @@ impl Beginning {
     }
 }
 
+impl Beginning {
+    /// What programs changed of what was there, for one that goes on from a checkpoint.
+    pub fn before(
+        &self,
+        watch: &Watch,
+        programs: &BTreeSet<libc::pid_t>,
+        recorded: &RecordedAppends,
+    ) -> Before {
+        let changes = watch.changes_of(programs);
+        self.with(|looked| looked.before(&changes, recorded))
+    }
+
+    /// These are what they were, under the same names.
+    pub fn came_back(&self, paths: &[PathBuf]) {
+        let of = |path: &PathBuf| Touched {
+            path: path.clone(),
+            shared: false,
+            unknown: false,
+            folder: false,
+        };
+        let all: Vec<Touched> = paths.iter().map(of).collect();
+        self.with(|looked| looked.made_again(&all, &[]));
+    }
+}
+
 impl Looked {
+    fn before(&self, changes: &[(Touched, i64)], recorded: &RecordedAppends) -> Before {
+        let mut before = Before::default();
+        for (touched, at) in changes {
+            let path = &touched.path;
+            if let Some(folder) = self.folders.get(path).filter(|_| !touched.shared) {
+                before.folders.push((*at, path.clone(), folder.clone()));
+            }
+            if let Some(special) = self.specials.get(path).filter(|_| !touched.shared) {
+                before.specials.push((*at, special.clone()));
+            }
+            // What it appends once it does not append again.
+            let found = self.found(std::slice::from_ref(touched)).pop();
+            let Some(found) = found.filter(|f| !f.grew || !f.is_recorded(recorded)) else {
+                continue;
+            };
+            let Entry { file, born_ns, links, mode, marks, .. } = found.then;
+            let old = OldFile {
+                file: file.clone(),
+                about: (*born_ns, *links, *mode),
+                marks: marks.clone(),
+                content: self.content(found.then).map(Arc::new),
+                shared: touched.shared,
+            };
+            before.files.push((*at, path.clone(), old));
+        }
+        before
+    }
+
     /// Returns what programs had changed, too.
     fn put_back(
         &self,

@@ -189,8 +189,12 @@ impl Made {
 
     /// What is there of it that was made after the checkpoint, those below a folder before it.
     pub(crate) fn since(&self, state: &State) -> Vec<Newer> {
-        let moment = clocks::moment(state, &self.boots);
-        moment.map_or_else(Vec::new, |moment| self.since_ns(moment))
+        self.moment(state).map_or_else(Vec::new, |moment| self.since_ns(moment))
+    }
+
+    /// The checkpoint's time of day here, in ns.
+    pub(crate) fn moment(&self, state: &State) -> Option<i64> {
+        clocks::moment(state, &self.boots)
     }
 
     /// The same of a time of day.

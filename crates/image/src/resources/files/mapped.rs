@@ -5,7 +5,7 @@
 
 use crate::error::{RestoreError, file_error};
 use crate::resources::files::fingerprint;
-use crate::resources::files::undo;
+use crate::resources::files::stored;
 use crate::resources::open::file_id;
 use eyrie_image_format::state::files::path_of;
 use eyrie_image_format::state::{
@@ -73,7 +73,7 @@ pub fn reopen(
 /// An error if a file that the process has mapped is not here, or is another.
 pub fn are_here(state: &State) -> Result<(), RestoreError> {
     for (number, id) in state.files.iter().enumerate() {
-        if undo::stands_in(state, id) {
+        if stored::stands_in(state, id) {
             continue;
         }
         let mapped = Mapped::of(state.regions.iter(), number, id.size);

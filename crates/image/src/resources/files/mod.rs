@@ -2,6 +2,7 @@
 
 pub(crate) mod appends;
 pub(crate) mod attribution;
+pub(crate) mod before;
 pub(crate) mod beginning;
 pub(crate) mod created;
 pub(crate) mod families;
@@ -14,5 +15,6 @@ pub(crate) mod refill;
 pub(crate) mod renamed_folders;
 pub(crate) mod special;
 pub(crate) mod stored;
+pub(crate) mod touches;
 pub(crate) mod undo;
 pub(crate) mod watch;

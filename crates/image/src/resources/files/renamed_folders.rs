@@ -6,7 +6,8 @@
 
 use crate::kernel::find_file::{MAX_ENTRIES, file_with};
 use crate::kernel::inode::born;
-use eyrie_image_format::state::Marks;
+use eyrie_image_format::state::files::path_of;
+use eyrie_image_format::state::{AnonymousObject, Marks, ObjectKind, State, kept};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, DirEntry};
@@ -36,6 +37,18 @@ impl Folder {
         let is_it = |entry: &DirEntry| self.is_at(&entry.path());
         file_with(self.ino, folder, true, left, is_it)
     }
+}
+
+/// The folders that `states` tell of.
+pub(crate) fn of(states: &[&State]) -> BTreeMap<PathBuf, Folder> {
+    let folder = |o: &AnonymousObject| match &o.kind {
+        ObjectKind::Kept { file, born_ns, flags, marks, .. } if flags & kept::FOLDER != 0 => {
+            let (ino, born_ns, mode, marks) = (file.ino, *born_ns, o.mode, marks.clone());
+            Some((PathBuf::from(path_of(&file.path)), Folder { ino, born_ns, mode, marks }))
+        }
+        _ => None,
+    };
+    states.iter().flat_map(|s| &s.anonymous).filter_map(folder).collect()
 }
 
 /// One that has another name.

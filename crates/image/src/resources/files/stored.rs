@@ -17,7 +17,7 @@ use crate::resources::open::{Table, file_id};
 use eyrie_image_format::state::files::path_of;
 use eyrie_image_format::state::objects::{MAX_OBJECT_BYTES, parts};
 use eyrie_image_format::state::resources::OpenFile;
-use eyrie_image_format::state::{FileId, Marks, kept};
+use eyrie_image_format::state::{FileId, Marks, ObjectKind, State, kept};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -232,6 +232,16 @@ fn beside(wanted: &Wanted) -> Vec<Vec<u8>> {
     };
     let found = entries.take(MAX_ENTRIES).flatten().filter(moved_on).take(MAX_BESIDE);
     found.map(|entry| entry.path().into_os_string().into_vec()).collect()
+}
+
+/// Whether the image can make the file of this identity again, or knows where it may have gone.
+pub fn stands_in(state: &State, id: &FileId) -> bool {
+    state.anonymous.iter().any(|o| match &o.kind {
+        ObjectKind::Kept { file, flags, .. } => {
+            flags & kept::CONTENT != 0 && file.path == id.path && file.ino == id.ino
+        }
+        _ => false,
+    })
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::kernel::find_file::{MAX_ENTRIES, file_with};
 use crate::kernel::inode;
 use crate::kernel::leases;
 use crate::resources::files::appends::{Appended, RecordedAppends};
+use crate::resources::files::before::{Again, Before};
 use crate::resources::files::created::{Made, Newer};
 use crate::resources::files::metadata::Then;
 use crate::resources::files::refill::{away, clear, is_same, keep, put};
@@ -29,6 +30,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Files that are named where there is no restore because of them.
@@ -114,6 +116,10 @@ pub struct Undo {
     renamed: Vec<RenamedFolder>,
     /// Links and named pipes that it had made.
     pub(super) specials: Vec<Special>,
+    /// Of the beginning, and not of the image.
+    again: BTreeSet<PathBuf>,
+    /// What those held, by the numbers of their cases.
+    contents: BTreeMap<u64, Arc<File>>,
     done: bool,
     pub notes: Vec<FileNote>,
 }
@@ -137,6 +143,11 @@ impl Case {
 
     fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
+    }
+
+    /// Whether it had this name, or is this file.
+    pub(super) fn is_of(&self, path: &Path, ino: u64, born_ns: i64) -> bool {
+        self.path == path || (self.file.ino, self.born_ns) == (ino, born_ns)
     }
 
     fn is_it(&self, meta: &Metadata) -> bool {
@@ -184,49 +195,34 @@ fn cases<'a>(states: impl Iterator<Item = &'a State>) -> Vec<Case> {
     all.into_values().collect()
 }
 
-/// The folders that `states` tell of.
-fn folders(states: &[&State]) -> BTreeMap<PathBuf, Folder> {
-    let folder = |o: &AnonymousObject| match &o.kind {
-        ObjectKind::Kept { file, born_ns, flags, marks, .. } if flags & bits::FOLDER != 0 => {
-            let (ino, born_ns, mode, marks) = (file.ino, *born_ns, o.mode, marks.clone());
-            Some((PathBuf::from(path_of(&file.path)), Folder { ino, born_ns, mode, marks }))
-        }
-        _ => None,
-    };
-    states.iter().flat_map(|s| &s.anonymous).filter_map(folder).collect()
-}
-
-/// Whether the image can make the file of this identity again, or knows where it may have gone.
-pub fn stands_in(state: &State, id: &FileId) -> bool {
-    state.anonymous.iter().any(|o| match &o.kind {
-        ObjectKind::Kept { file, flags, .. } => {
-            flags & bits::CONTENT != 0 && file.path == id.path && file.ino == id.ino
-        }
-        _ => false,
-    })
-}
-
 impl Undo {
     /// Looks at the files that `states` tell of; nobody has opened them here yet.
     pub fn look<'a>(
         states: impl Iterator<Item = &'a State>,
         how: (Files, Appended),
         aside: Option<PathBuf>,
-        (shared, made): (&[PathBuf], &Made),
+        (shared, made, before): (&[PathBuf], &Made, &Before),
     ) -> Undo {
         let states: Vec<&State> = states.collect();
         let mut newer = states.first().map_or_else(Vec::new, |first| made.since(first));
-        let (folders, specials) = (folders(&states), special::of(&states));
-        let renamed = renamed_folders::find(&folders);
+        let moment = states.first().and_then(|first| made.moment(first));
+        let (mut folders, mut specials) = (renamed_folders::of(&states), special::of(&states));
         let mut cases = cases(states.into_iter());
+        let again = moment.map_or_else(Again::default, |moment| before.since(moment, &cases));
+        folders.extend(again.folders);
+        specials.extend(again.specials);
+        cases.extend(again.cases);
+        let renamed = renamed_folders::find(&folders);
         for case in &mut cases {
             let now = renamed_folders::now(&renamed, &case.path);
             case.elsewhere = (now != case.path).then_some(now);
         }
         let in_the_way = |new: &Newer| cases.iter().any(|case| case.path == new.path);
         newer.retain(|new| !made.only_in_the_way || in_the_way(new));
-        let mut undo = Undo::of(cases, how, aside, (shared, newer));
+        let shared = [shared, &*again.shared].concat();
+        let mut undo = Undo::of(cases, how, aside, (&shared, newer));
         (undo.folders, undo.renamed, undo.specials) = (folders, renamed, specials);
+        (undo.again, undo.contents) = (again.paths, again.contents);
         undo
     }
 
@@ -289,6 +285,7 @@ impl Undo {
             .into_iter()
             .partition(|new| !new.guessed || cases.iter().any(|case| case.path == new.path));
         let (folders, renamed, specials) = (BTreeMap::new(), vec![], vec![]);
+        let (again, contents) = (BTreeSet::new(), BTreeMap::new());
         let (notes, recorded, done) = (vec![], RecordedAppends::default(), false);
         Undo {
             cases,
@@ -301,6 +298,8 @@ impl Undo {
             folders,
             renamed,
             specials,
+            again,
+            contents,
             done,
             notes,
         }
@@ -316,7 +315,15 @@ impl Undo {
         let touched = self.cases.iter().filter(|case| case.has(bits::TOUCHED));
         let files = touched.map(|case| case.path.clone());
         let specials = self.specials.iter().map(|special| special.path.clone());
-        files.chain(self.folders.keys().cloned()).chain(specials).collect()
+        let all = files.chain(self.folders.keys().cloned()).chain(specials);
+        all.filter(|path| !self.again.contains(path)).collect()
+    }
+
+    /// What is as it was when programs began, and was changed since the checkpoint.
+    pub fn undone(&self) -> Vec<PathBuf> {
+        let is_left = |path: &PathBuf| self.notes.iter().any(|n| n.left && n.path == *path);
+        let all = self.again.iter().filter(|path| fs::symlink_metadata(path).is_ok());
+        all.filter(|path| !is_left(path)).cloned().collect()
     }
 
     /// Where a file is now, if it is anywhere.
@@ -394,6 +401,8 @@ impl Undo {
 
     /// Refuses what is to be refused. Changes nothing.
     pub fn compare(&self, contents: Contents<'_>) -> Result<(), RestoreError> {
+        let contents: Contents<'_> =
+            &|id| self.contents.get(&id).map(|file| &**file).or_else(|| contents(id));
         let mut different = Vec::new();
         for case in self.cases.iter().filter(|case| self.concerns(case)) {
             let Some(what) = case.differs(contents, self.appends()) else { continue };
@@ -411,6 +420,9 @@ impl Undo {
         }
         if self.how == Files::Refuse {
             different.extend(self.renamed.iter().map(|one| (&*one.path, one.described())));
+            let gone = |path: &&PathBuf| self.again.contains(*path) && !path.exists();
+            let what = || "was removed since the checkpoint".to_owned();
+            different.extend(self.folders.keys().filter(gone).map(|path| (&**path, what())));
             let differs = |s: &'_ Special| s.differs().map(str::to_owned);
             different.extend(self.specials.iter().filter_map(|s| Some((&*s.path, differs(s)?))));
         }
@@ -441,6 +453,9 @@ impl Undo {
 
     /// Puts them back.
     pub fn put_back(&mut self, contents: Contents<'_>) -> Result<(), RestoreError> {
+        let own = std::mem::take(&mut self.contents);
+        let contents: Contents<'_> =
+            &|id| own.get(&id).map(|file| &**file).or_else(|| contents(id));
         if self.moves() {
             self.folders_back();
             self.set_newer_aside();

@@ -24,6 +24,7 @@ use crate::resources::clocks;
 use crate::resources::files::attribution::{Guess, Whose, whose};
 use crate::resources::files::created::{Birth, Made, Notes, SOMEBODY};
 use crate::resources::files::families::{Families, REMEMBERED};
+use crate::resources::files::touches::{Touch, touch_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::io;
@@ -47,27 +48,6 @@ const MAX_FILES: usize = 4096;
 /// A folder whose folders were looked for is not looked through again for so long: what comes
 /// meanwhile is told.
 const LOOKED: Duration = Duration::from_secs(1);
-
-/// Who was seen writing to a file.
-#[derive(Debug, Default, Clone)]
-struct Touch {
-    by: BTreeSet<libc::pid_t>,
-    others: bool,
-    /// Somebody of whom nothing is known.
-    unknown: bool,
-}
-
-impl Touch {
-    fn join(&mut self, other: Touch) {
-        self.by.extend(other.by);
-        self.others |= other.others;
-        self.unknown |= other.unknown;
-    }
-
-    fn is_shared(&self) -> bool {
-        self.others || self.unknown || self.by.len() > 1
-    }
-}
 
 /// The last file that got another name, what was known of it, and of what had that name.
 #[derive(Debug)]
@@ -235,16 +215,21 @@ impl Watch {
     /// What these programs wrote to, moved and took away, also if it is not there any more; shared
     /// if others did so, too.
     pub(crate) fn changed_by(&self, programs: &BTreeSet<libc::pid_t>) -> Vec<Touched> {
+        self.changes_of(programs).into_iter().map(|(touched, _)| touched).collect()
+    }
+
+    /// The same, and the time of day in ns when that name was first changed.
+    pub(crate) fn changes_of(&self, programs: &BTreeSet<libc::pid_t>) -> Vec<(Touched, i64)> {
         self.take(0);
         let seen = self.seen();
         let mut all = seen.gone.clone();
         for (path, touch) in &seen.files {
-            all.entry(path.clone()).or_default().join(touch.clone());
+            touch_of(&mut all, path, touch.clone());
         }
         all.retain(|_, touch| !touch.by.is_disjoint(programs));
         let of = |(path, touch): (PathBuf, Touch)| {
             let shared = touch.others || touch.unknown || !touch.by.is_subset(programs);
-            Touched { path, shared, unknown: touch.unknown, folder: false }
+            (Touched { path, shared, unknown: touch.unknown, folder: false }, touch.since_ns)
         };
         all.into_iter().map(of).collect()
     }
@@ -275,6 +260,16 @@ impl Watch {
                 touch.by.retain(|by| !programs.contains(by));
                 touch.others || touch.unknown || !touch.by.is_empty()
             });
+        }
+    }
+
+    /// What has these names is what it was before programs were seen changing it.
+    pub fn undone(&self, paths: &[PathBuf]) {
+        let mut seen = self.seen();
+        for path in paths {
+            seen.gone.remove(path);
+            seen.files.remove(path);
+            seen.made.remove(path);
         }
     }
 
@@ -549,7 +544,7 @@ impl Seen {
     fn touch_unknown(&mut self, path: PathBuf) {
         let (by, _) = self.guess.who_may(&path, &self.roots);
         if self.files.len() < MAX_FILES || self.files.contains_key(&path) {
-            let touch = self.files.entry(path).or_default();
+            let touch = self.files.entry(path).or_insert_with(Touch::now);
             touch.by.extend(by);
             touch.unknown = true;
         }
@@ -570,8 +565,8 @@ impl Seen {
             }
             Whose::Early(_) | Whose::Ours => return,
         };
-        let touch = self.gone.entry(path.to_path_buf()).or_default();
-        touch.join(Touch { by: by.into_iter().collect(), others, unknown });
+        let by = by.into_iter().collect();
+        touch_of(&mut self.gone, path, Touch { by, others, unknown, ..Touch::now() });
     }
 
     /// A program made something, or moved it there.
@@ -657,7 +652,8 @@ impl Seen {
             self.make(after, root, guessed);
         }
         if let Some(touch) = touch {
-            self.files.entry(after.to_path_buf()).or_default().join(touch);
+            // What has this name is another file from now on.
+            touch_of(&mut self.files, after, Touch { since_ns: Touch::now().since_ns, ..touch });
         }
     }
 
@@ -694,7 +690,7 @@ impl Seen {
         if self.files.len() >= MAX_FILES && !self.files.contains_key(&path) {
             return;
         }
-        let touch = self.files.entry(path).or_default();
+        let touch = self.files.entry(path).or_insert_with(Touch::now);
         match root {
             Some(root) => drop(touch.by.insert(root)),
             None => touch.others = true,
@@ -776,7 +772,7 @@ impl Seen {
         let moved: Vec<_> = self.files.keys().filter_map(|p| Some((p.clone(), of(p)?))).collect();
         for (before, now) in moved {
             if let Some(touch) = self.files.remove(&before) {
-                self.files.entry(now).or_default().join(touch);
+                touch_of(&mut self.files, &now, touch);
             }
         }
     }
