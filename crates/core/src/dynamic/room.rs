@@ -23,10 +23,11 @@ use crate::comm::{Comm, ROOM_CTX};
 use crate::error::{Class, Res, class};
 use crate::machine::Machine;
 
-/// Tags in the room's context: to the keeper and back, to a place, of a program that has begun, and
-/// that all have.
+/// Tags in the room's context: to the keeper, to a place, of a program that has begun, and that all
+/// have. What the keeper answers has a tag of its question's: threads of a rank may ask at a time.
 pub(super) const ASK: i32 = 0;
-const ANSWER: i32 = 1;
+const FIRST_ANSWER: i32 = 16;
+const ANSWERS: i32 = 1 << 20;
 pub(super) const ORDER: i32 = 2;
 pub(super) const READY: i32 = 3;
 pub(super) const GO: i32 = 4;
@@ -54,9 +55,12 @@ const ASKS: [Ask; 5] = [Ask::Start, Ask::Publish, Ask::Unpublish, Ask::Lookup, A
 /// A rank, and the number of its program.
 type Program = (u32, u32);
 
+/// Who asks, and the tag of the answer.
+type Asker = (Program, i32);
+
 /// Who waits for places.
 struct Waiting {
-    from: Program,
+    from: Asker,
     request: Request,
     /// Those that will do.
     near: Vec<u32>,
@@ -199,8 +203,8 @@ impl Machine {
             Err(class::PROC_FAILED) => return Ok(()),
             words => words?,
         };
-        let [ask, program, rest @ ..] = &words[..] else { return Err(class::INTERN) };
-        let from = (rank, *program);
+        let [ask, program, tag, rest @ ..] = &words[..] else { return Err(class::INTERN) };
+        let from = ((rank, *program), *tag as i32);
         let answer = match *ASKS.get(*ask as usize).ok_or(class::INTERN)? {
             Ask::Start => {
                 let request = Request::parse(rest).ok_or(class::INTERN)?;
@@ -214,7 +218,7 @@ impl Machine {
                 keeper.free.push_back((rank, program + 1));
                 return Ok(());
             }
-            ask => keeper.named(from, ask, rest).unwrap_or_else(|e| vec![e.0 as u32]),
+            ask => keeper.named(from.0, ask, rest).unwrap_or_else(|e| vec![e.0 as u32]),
         };
         self.answer(all, from, &answer)
     }
@@ -224,11 +228,12 @@ impl Machine {
     fn give_places(&mut self, keeper: &mut Keeper, all: &Rc<Comm>) -> Res<()> {
         let lost = self.lost_for_good();
         for mut one in std::mem::take(&mut keeper.waiting) {
-            if lost(one.from.0) {
+            let rank = one.from.0.0;
+            if lost(rank) {
                 continue;
             }
             one.near.retain(|place| !lost(*place));
-            match keeper.start(one.from.0, &one.request, &one.near) {
+            match keeper.start(rank, &one.request, &one.near) {
                 Start::Now(orders, answer) => {
                     for (place, order) in orders {
                         self.order(all, place, &order)?;
@@ -260,9 +265,10 @@ impl Machine {
         self.send_words(all, place, ORDER, &order.words())
     }
 
-    fn answer(&mut self, all: &Rc<Comm>, (rank, program): Program, words: &[u32]) -> Res<()> {
+    fn answer(&mut self, all: &Rc<Comm>, (asker, tag): Asker, words: &[u32]) -> Res<()> {
+        let (rank, program) = asker;
         self.endpoint.address(rank, program);
-        self.send_words(all, rank, ANSWER, words)
+        self.send_words(all, rank, tag, words)
     }
 
     /// Those on the node that the programs are to be on, if it is said.
@@ -291,9 +297,11 @@ impl Machine {
         let inner = |m: &mut Machine| {
             let room = m.comms.dynamic.room.ok_or(class::INTERN)?;
             let all = m.everybody(ROOM_CTX);
-            let own = m.endpoint.world();
-            m.send_words(&all, room.keeper, ASK, &[&[ask as u32, own], rest].concat())?;
-            m.recv_words(&all, room.keeper, ANSWER)
+            let (own, number) = (m.endpoint.world(), m.comms.dynamic.asked);
+            m.comms.dynamic.asked = (number + 1) % ANSWERS;
+            let tag = FIRST_ANSWER + number;
+            m.send_words(&all, room.keeper, ASK, &[&[ask as u32, own, tag as u32], rest].concat())?;
+            m.recv_words(&all, room.keeper, tag)
         };
         let answer = inner(self).map_err(|error| (error, Vec::new()))?;
         match &answer[..] {

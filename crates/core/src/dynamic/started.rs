@@ -97,7 +97,7 @@ impl Machine {
             self.learn_addresses(&started.parents)?;
             self.send_words(&all, started.root, READY, &[1, why])?;
         }
-        self.send_words(&all, room.keeper, ASK, &[Ask::Ended as u32, own])
+        self.send_words(&all, room.keeper, ASK, &[Ask::Ended as u32, own, 0])
     }
 
     /// `MPI_Comm_get_parent`: null in a program that no rank has started, and when it was freed.

@@ -87,6 +87,8 @@ pub(crate) struct Dynamic {
     /// How many of the world, the last ones, take the place of others.
     pub(crate) spares: u32,
     pub(super) ports: Ports,
+    /// The number of the next question to the keeper.
+    pub(super) asked: i32,
 }
 
 impl Default for Dynamic {
@@ -97,7 +99,7 @@ impl Default for Dynamic {
 
 impl Dynamic {
     pub(super) fn of_job(job: String, room: Option<Room>) -> Dynamic {
-        Dynamic { job, room, parent: COMM_NULL, spares: 0, ports: Ports::default() }
+        Dynamic { job, room, parent: COMM_NULL, spares: 0, ports: Ports::default(), asked: 0 }
     }
 }
 
