@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_image::{Files, Mode, OwnPids};
-use eyrie_terminal::units::{parse_bytes, parse_interval};
+use eyrie_terminal::units::{parse_interval, parse_limit};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ pub struct Keeping {
     pub files: Option<FilesMode>,
     /// Store what files hold that are open for writing, up to this size each (four times as much in
     /// all), so that a restart can put them back; 0: nothing of files
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64M")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, default_value = "64M")]
     pub files_limit: u64,
     /// A user and PID namespace of the program's own, where it can be given the numbers of
     /// processes and threads that it had: at a restart by a user who may not choose numbers

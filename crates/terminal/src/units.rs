@@ -20,6 +20,12 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
+/// The same of a limit, where 0 means none at all.
+pub fn parse_limit(text: &str) -> Result<u64, String> {
+    let is_none = text.starts_with('0') && text.trim_start_matches('0').is_empty();
+    if is_none { Ok(0) } else { parse_bytes(text) }
+}
+
 fn wrong_size(text: &str) -> String {
     format!("'{text}' is no size: write for example 512M or 2G")
 }
@@ -87,6 +93,8 @@ mod tests {
     #[test]
     fn sizes() {
         assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!((parse_limit("0"), parse_limit("2K")), (Ok(0), Ok(2048)));
+        assert!(parse_limit("").is_err() && parse_limit("0.5").is_err());
         assert_eq!(parse_bytes("64M"), Ok(64 << 20));
         assert_eq!(parse_bytes("1.5GiB"), Ok(3 << 29));
         for bad in ["", "x", "0", "-1", "4Q", "1e99G", "."] {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use eyrie_control::{Appended, Fallback, Files, Orphans, Wtime};
-use eyrie_terminal::units::parse_bytes;
+use eyrie_terminal::units::parse_limit;
 
 #[derive(Debug, Args)]
 pub struct RepeatOptions {
@@ -33,7 +33,7 @@ pub struct RepeatOptions {
     pub files: Files,
     /// Store what files hold that are open for writing, up to this size each (of a rank four times
     /// as much in all), with its checkpoint, so that they can be put back; 0: nothing of files
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64M")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, default_value = "64M")]
     pub files_limit: u64,
     /// A user and PID namespace of each node's own, in which ranks with child processes and threads
     /// get back the numbers that these had: where this user may not choose numbers otherwise

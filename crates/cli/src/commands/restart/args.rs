@@ -10,7 +10,7 @@ use crate::options::processor::ProcessorOptions;
 use clap::Args;
 use eyrie_control::{Appended, Files, Orphans};
 use eyrie_protocol::placement::Map;
-use eyrie_terminal::units::parse_bytes;
+use eyrie_terminal::units::parse_limit;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ pub struct Restart {
     #[arg(long, value_enum, value_name = "HOW")]
     pub files: Option<Files>,
     /// Store what files hold that are open for writing, up to this size each [default: as before]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     pub files_limit: Option<u64>,
     #[command(flatten)]
     pub host_options: HostOptions,
