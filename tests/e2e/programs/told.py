@@ -44,9 +44,11 @@ for step in range(steps):
     if with_threads:
         told = [step, sum(range(20000)), time.time() > 0]
     if with_clocks:
-        now = time.time(), time.monotonic(), time.perf_counter()
-        assert now[1] >= last, (now, last)
-        last = now[1]
+        now = [time.time()]
+        # By these Python sleeps.
+        now += [time.monotonic(), time.perf_counter()] if "single" in sys.argv else []
+        assert now[-1] >= last, (now, last)
+        last = now[-1]
         told += [*now, time.process_time(), datetime.now().isoformat(), MPI.Wtime()]
     came = comm.sendrecv(repr(told), (rank + 1) % size, source=(rank - 1) % size)
     time.sleep(0.005)

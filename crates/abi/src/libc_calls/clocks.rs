@@ -9,7 +9,7 @@ use eyrie_ledger::door::What;
 use libc::{clock_t, clockid_t, rusage, time_t, timespec, timeval, timezone, tms};
 
 use super::real::{self, call};
-use super::tells::{CLOCKS_ARE_OWN, TELLS};
+use super::tells::{CLOCKS_ARE_OWN, MONOTONIC_IS_OWN, TELLS};
 use super::told::{teller, told};
 use super::{before, identity};
 
@@ -76,7 +76,9 @@ fn now(which: Which) -> u64 {
 /// What a clock shows, if that is recorded.
 #[inline]
 fn shown(which: Which) -> Option<u64> {
-    let teller = if CLOCKS_ARE_OWN.load(Relaxed) { None } else { teller() };
+    let monotonic_is_own = MONOTONIC_IS_OWN.load(Relaxed);
+    let is_own = CLOCKS_ARE_OWN.load(Relaxed) || monotonic_is_own && which == Which::Monotonic;
+    let teller = if is_own { None } else { teller() };
     let Some(mut m) = teller else { return before::time(which, now) };
     m.enter();
     let time = m.clock(which, || now(which));

@@ -55,7 +55,7 @@ pub fn begin(machine: &mut Machine, has_threads: bool) {
     if tells {
         identity::begin(machine);
         appends::begin();
-        let clocks = python::begin(machine) || !has_threads;
+        let clocks = python::begin(machine, has_threads) || !has_threads;
         rebound::begin(clocks);
         TELLS.store(true, Relaxed);
     }

@@ -3,7 +3,9 @@
 //! As long as it has one thread, what it asks the C library for follows from the program, and is
 //! recorded. With a second one the interpreter asks for the time by itself, as often as its
 //! threads wait for each other: no clock is recorded from then on, and nothing else where the
-//! program's threads are not to wait for each other either (`--clocks auto`).
+//! program's threads are not to wait for each other either (`--clocks auto`). `time.sleep` asks
+//! CLOCK_MONOTONIC, so that one is only recorded in programs that have said that they have one
+//! thread: others wait by it for what is outside, as often as that takes.
 //!
 //! What its random numbers were before MPI_Init is recorded there: who imports `random` or
 //! `numpy` first has drawn a seed by then, or has given one.
@@ -19,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use eyrie_core::machine::Machine;
 use eyrie_ledger::door::{MAX_TOLD_BYTES, What};
 
-use super::tells::CLOCKS_ARE_OWN;
+use super::tells::{CLOCKS_ARE_OWN, MONOTONIC_IS_OWN};
 use super::threads::thread_create;
 use crate::global;
 
@@ -101,11 +103,12 @@ pub fn is_alone() -> bool {
 }
 
 /// From MPI_Init on, where something is recorded. Whether its clocks are.
-pub(super) fn begin(machine: &mut Machine) -> bool {
+pub(super) fn begin(machine: &mut Machine, has_threads: bool) -> bool {
     if interpreter().is_none() {
         return false;
     }
     let alone = is_alone();
+    MONOTONIC_IS_OWN.store(has_threads, Relaxed);
     ALONE.store(alone, Relaxed);
     CLOCKS_ARE_OWN.store(!alone, Relaxed);
     record_random(machine);
