@@ -162,7 +162,7 @@ impl Beginning {
     ) -> Result<Vec<FileNote>, RestoreError> {
         self.with(|looked| {
             let (changed, notes) = looked.put_back(watch, anew)?;
-            looked.made_again(&changed, &notes);
+            looked.made_again(changed.iter().map(|touched| &touched.path), &notes);
             Ok(notes)
         })
     }
@@ -182,14 +182,7 @@ impl Beginning {
 
     /// These are what they were, under the same names.
     pub fn came_back(&self, paths: &[PathBuf]) {
-        let of = |path: &PathBuf| Touched {
-            path: path.clone(),
-            shared: false,
-            unknown: false,
-            folder: false,
-        };
-        let all: Vec<Touched> = paths.iter().map(of).collect();
-        self.with(|looked| looked.made_again(&all, &[]));
+        self.with(|looked| looked.made_again(paths.iter(), &[]));
     }
 }
 
@@ -274,9 +267,9 @@ impl Looked {
     }
 
     /// What is as it was is another file or folder by now, if it was made again.
-    fn made_again(&mut self, changed: &[Touched], notes: &[FileNote]) {
+    fn made_again<'a>(&mut self, paths: impl Iterator<Item = &'a PathBuf>, notes: &[FileNote]) {
         let is_left = |path: &Path| notes.iter().any(|note| note.left && note.path == path);
-        for path in changed.iter().map(|touched| &touched.path).filter(|path| !is_left(path)) {
+        for path in paths.filter(|path| !is_left(path)) {
             let Ok(meta) = fs::symlink_metadata(path) else { continue };
             if let Some(then) = self.files.get_mut(path).filter(|_| meta.is_file()) {
                 let now = file_id(then.file.path.clone(), &meta);
