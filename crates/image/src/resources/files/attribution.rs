@@ -8,7 +8,7 @@
 
 use crate::kernel::leases;
 use crate::kernel::procfs::{self, Stat};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,13 @@ use std::time::{Duration, Instant};
 
 /// For how long it is taken for true who works in a folder.
 const FRESH: Duration = Duration::from_millis(250);
+
+/// A file that somebody opens and that is looked at in vain is let be for this part of that time,
+/// twice as long after each further time, and so often twice as long at most.
+const FIRST_PART: u32 = 64;
+const MAX_DOUBLINGS: u32 = 9;
+/// Files of which that is remembered.
+const MAX_PAUSES: usize = 4096;
 
 /// Most parents of a process that are looked at.
 const MAX_PARENTS: usize = 64;
@@ -42,11 +49,34 @@ pub(crate) enum Whose {
 #[derive(Debug, Default)]
 pub(crate) struct Guess {
     alone: BTreeMap<libc::pid_t, (Instant, bool)>,
+    /// Files that nobody had open for writing when somebody opened them: when that was seen, and
+    /// how often before, for which they are let be. To look is to open: who watches the same
+    /// folder looks, too, and without this they would look at each other for ever.
+    pauses: HashMap<PathBuf, (Instant, u32)>,
 }
 
 impl Guess {
+    /// Whose process has a file open for writing just now, if somebody has; of a file that was only
+    /// opened, and not just now in vain.
+    pub fn who_opened(&mut self, path: &Path, roots: &Roots) -> Whose {
+        let known = self.pauses.get(path).copied();
+        if known.is_some_and(is_paused) {
+            return Whose::Unknown;
+        }
+        let whose = self.who_has(path, roots);
+        if whose == Whose::Unknown {
+            if self.pauses.len() >= MAX_PAUSES {
+                self.pauses.retain(|_, in_vain| is_paused(*in_vain));
+            }
+            let times = known.map_or(0, |(_, times)| (times + 1).min(MAX_DOUBLINGS));
+            self.pauses.insert(path.to_path_buf(), (Instant::now(), times));
+        }
+        whose
+    }
+
     /// Whose process has a file open for writing just now, if somebody has.
-    pub fn who_has(&self, path: &Path, roots: &Roots) -> Whose {
+    pub fn who_has(&mut self, path: &Path, roots: &Roots) -> Whose {
+        self.pauses.remove(path);
         let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
         let pid = if is_file { leases::of(path) } else { None };
         match pid.filter(|pid| *pid > 0) {
@@ -85,6 +115,11 @@ impl Guess {
         self.alone.insert(root, (now, alone));
         alone
     }
+}
+
+/// Whether it is too soon to look again at a file that was looked at in vain.
+fn is_paused((at, times): (Instant, u32)) -> bool {
+    at.elapsed() < FRESH / FIRST_PART * (1 << times)
 }
 
 /// Whether another process of the user works in a folder, or below.
@@ -132,4 +167,29 @@ fn is_above_us(pid: libc::pid_t) -> bool {
 /// Whether its group is the one that the terminal is given to.
 fn has_terminal(pid: libc::pid_t) -> bool {
     Stat::read(pid).is_ok_and(|stat| stat.field(5) == stat.field(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_looked_at_in_vain_is_let_be_until_somebody_writes() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        let (mut guess, roots) = (Guess::default(), Roots::new());
+        let written = fs::File::create(&path).unwrap();
+        assert_eq!(guess.who_opened(&path, &roots), Whose::Ours);
+        assert!(guess.pauses.is_empty(), "it was not in vain");
+        drop(written);
+        assert_eq!(guess.who_opened(&path, &roots), Whose::Unknown);
+        assert_eq!(guess.pauses[&path].1, 0);
+        // For as long as no test takes.
+        guess.pauses.insert(path.clone(), (Instant::now(), 20));
+        let written = fs::File::create(&path).unwrap();
+        assert_eq!(guess.who_opened(&path, &roots), Whose::Unknown);
+        assert_eq!(guess.who_has(&path, &roots), Whose::Ours);
+        assert_eq!(guess.who_opened(&path, &roots), Whose::Ours);
+        drop(written);
+    }
 }

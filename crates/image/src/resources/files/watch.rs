@@ -484,7 +484,11 @@ impl Seen {
         if pid == 0 {
             let writes = mask & (libc::FAN_CLOSE_WRITE | libc::FAN_CREATE | libc::FAN_OPEN) != 0;
             let path = path.filter(|_| writes && mask & libc::FAN_ONDIR == 0);
-            return path.map_or(Whose::Unknown, |path| self.guess.who_has(path, &self.roots));
+            let (guess, roots) = (&mut self.guess, &self.roots);
+            return path.map_or(Whose::Unknown, |path| match mask {
+                libc::FAN_OPEN => guess.who_opened(path, roots),
+                _ => guess.who_has(path, roots),
+            });
         }
         if let Some(root) = self.families.program_of(pid, &self.roots) {
             return Whose::Program(root);
