@@ -63,10 +63,12 @@ pub enum What {
     Appended = 21,
     /// States of an interpreter's random numbers.
     Random = 22,
+    /// A name in a folder was made, moved or removed: the object's number, and when.
+    Entry = 23,
 }
 
 impl What {
-    const ALL: usize = 23;
+    const ALL: usize = 24;
 
     /// Its size is not known beforehand.
     const fn is_long(self) -> bool {
