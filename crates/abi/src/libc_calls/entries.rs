@@ -1,12 +1,12 @@
 //! Names in folders: what makes a name, empties its file, moves or removes it, once in all lives of
 //! a rank.
 //!
-//! Of each call is recorded what came of it, which object it was about, and when. A rank that repeats
-//! itself is told that. It does again what a restore may have undone, and nothing that failed the
-//! first time: a `remove` that found nothing must not find what another rank has made since.
+//! Of each call is recorded what came of it, which object it was about, and when. A rank that
+//! repeats itself is told that. It does again what a restore may have undone, and nothing that
+//! failed the first time: a `remove` that found nothing must not find what another rank has made.
 //!
 //! Kept true: in a replay, a name is left alone in whose place something else has come between this
-//! rank's call and the start of this life, as that is somebody else's (`Past::is_of_others`). All is
+//! rank's call and the start of this life: that is somebody else's (`Past::is_of_others`). All is
 //! done by system calls, so that nothing of this library's is asked on the way.
 
 use std::ffi::{c_char, c_int, c_uint};
@@ -299,4 +299,88 @@ entries! {
         link(Entry::new(dir, from), Entry::new(other, to), flags);
     eyrie_libc_symlink(target: Path, to: Path) symlink(target, at(to));
     eyrie_libc_symlinkat(target: Path, dir: c_int, to: Path) symlink(target, Entry::new(dir, to));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    /// A folder of this test, which goes with it.
+    struct Folder(std::path::PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("eyrie-{name}-{}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Folder(path)
+        }
+
+        fn path(&self, name: &str) -> CString {
+            CString::new(self.0.join(name).to_str().unwrap()).unwrap()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn entry(path: &CString) -> Entry {
+        at(path.as_ptr())
+    }
+
+    fn empty(path: &CString) {
+        std::fs::write(path.to_str().unwrap(), "").unwrap();
+    }
+
+    #[test]
+    fn what_files_are_to_be_empty() {
+        use libc::{O_CREAT, O_EXCL, O_PATH, O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY};
+        for flags in [O_CREAT | O_EXCL, O_WRONLY | O_TRUNC, O_RDWR | O_CREAT | O_TRUNC] {
+            assert!(is_empty(flags), "{flags:o}");
+        }
+        let others = [O_CREAT, O_EXCL, O_WRONLY, O_RDONLY | O_TRUNC, O_PATH | O_CREAT | O_EXCL];
+        for flags in
+            [O_TMPFILE | O_CREAT | O_EXCL | O_WRONLY, O_WRONLY | O_CREAT].into_iter().chain(others)
+        {
+            assert!(!is_empty(flags), "{flags:o}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_of_others_where_no_life_began_anew() {
+        let folder = Folder::new("of-others");
+        let path = folder.path("a");
+        let past = Past::of(0);
+        assert!(!past.is_of_others(entry(&path)));
+        empty(&path);
+        assert!(!past.is_of_others(entry(&path)));
+    }
+
+    #[test]
+    fn what_is_recorded_is_read_again() {
+        let past = Past { inode: 7, at: 1 << 60 };
+        let again = Past::from_bytes(&past.to_bytes());
+        assert_eq!((again.inode, again.at), (past.inode, past.at));
+    }
+
+    #[test]
+    fn without_a_job_calls_do_what_they_say() {
+        let folder = Folder::new("plain-calls");
+        let [a, b, place] = ["a", "b", "place"].map(|name| folder.path(name));
+        empty(&a);
+        // SAFETY: texts that end with 0.
+        unsafe {
+            assert_eq!(eyrie_libc_rename(a.as_ptr(), b.as_ptr()), 0);
+            assert_eq!((eyrie_libc_unlink(a.as_ptr()), errno()), (-1, libc::ENOENT));
+            assert_eq!((eyrie_libc_link(b.as_ptr(), b.as_ptr()), errno()), (-1, libc::EEXIST));
+            assert_eq!(eyrie_libc_mkdir(place.as_ptr(), 0o700), 0);
+            assert_eq!((eyrie_libc_mkdir(place.as_ptr(), 0o700), errno()), (-1, libc::EEXIST));
+            assert_eq!(eyrie_libc_remove(place.as_ptr()), 0);
+            assert_eq!(eyrie_libc_remove(b.as_ptr()), 0);
+            assert!(eyrie_libc_creat(b.as_ptr(), 0o600) >= 0 && entry(&b).inode() > 0);
+        }
+    }
 }

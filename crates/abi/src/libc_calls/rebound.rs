@@ -37,8 +37,8 @@ struct Entry {
 /// A function of the C library, and which of this library takes its place.
 type Led = (&'static Real, *const c_void);
 
-/// Functions that a program asks in its own code only: files and their names, random bytes, names of
-/// the machine.
+/// Functions that a program asks in its own code only: files and their names, random bytes, names
+/// of the machine.
 fn always() -> [Led; 33] {
     [
         (&real::WRITE, appends::eyrie_libc_write as *const c_void),
