@@ -110,6 +110,24 @@ static void replaces(int is_first)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* The first begins a file, and all add to it in turn. */
+static void parts(int first)
+{
+    const char *path = name("parts");
+    if (rank == first) {
+        FILE *file = fopen(path, "w");
+        must(file && fprintf(file, "begun by %d\n", rank) > 0 && !fclose(file), path);
+    }
+    for (int turn = 0; turn < ranks; turn++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (turn != rank)
+            continue;
+        FILE *file = fopen(path, "a");
+        must(file && fprintf(file, "part of %d\n", rank) > 0 && !fclose(file), path);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -127,6 +145,7 @@ int main(int argc, char **argv)
             races(0);
         MPI_Barrier(MPI_COMM_WORLD);
         replaces(rank == first);
+        parts(first);
         if (step == steps * 3 / 4) {
             char gate[512], at[64];
             snprintf(gate, sizeof gate, "%s/%d", argv[2], rank);

@@ -11,6 +11,8 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::{size_of, zeroed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use eyrie_ledger::door::What;
 use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, mode_t};
@@ -31,7 +33,7 @@ impl Entry {
 
     /// What has this name.
     fn found(self) -> Option<libc::statx> {
-        const WANTED: c_uint = libc::STATX_INO | libc::STATX_CTIME | libc::STATX_BTIME;
+        const WANTED: c_uint = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
         // SAFETY: it consists of numbers, and is filled; the path is the program's own.
         unsafe {
             let mut found: libc::statx = zeroed();
@@ -112,6 +114,38 @@ impl Past {
             found.stx_ino != self.inode
                 && (between(&found.stx_ctime) || has_birth && between(&found.stx_btime))
         })
+    }
+
+    /// Whether a file was written to since it was emptied, other than by this life. A restore that
+    /// puts a file back gives it its old time, too. What this rank had written to it, it writes
+    /// again in the same places; what others have, must stay.
+    fn is_written(self, entry: Entry) -> bool {
+        entry.found().is_some_and(|found| {
+            let has_grown = found.stx_size > 0 && nanoseconds(&found.stx_mtime) >= self.at;
+            has_grown && !EMPTIED.has(found.stx_ino)
+        })
+    }
+}
+
+/// Files that this process has opened to be empty, the last of them.
+struct Emptied {
+    inodes: [AtomicU64; 64],
+    next: AtomicUsize,
+}
+
+static EMPTIED: Emptied =
+    Emptied { inodes: [const { AtomicU64::new(0) }; 64], next: AtomicUsize::new(0) };
+
+impl Emptied {
+    fn add(&self, inode: u64) {
+        if !self.has(inode) {
+            let next = self.next.fetch_add(1, Relaxed) % self.inodes.len();
+            self.inodes[next].store(inode, Relaxed);
+        }
+    }
+
+    fn has(&self, inode: u64) -> bool {
+        self.inodes.iter().any(|own| own.load(Relaxed) == inode)
     }
 }
 
@@ -224,11 +258,15 @@ pub(super) unsafe fn open(folder: c_int, path: *const c_char, flags: c_int, mode
             let (name, flags) = (c"gone".as_ptr(), libc::MFD_CLOEXEC);
             return unsafe { libc::syscall(libc::SYS_memfd_create, name, flags) };
         }
-        let is_made = flags & libc::O_EXCL != 0;
-        let more = if is_made { libc::O_TRUNC | libc::O_NOFOLLOW } else { 0 };
-        real(flags & !libc::O_EXCL | more)
+        let follow = if flags & libc::O_EXCL != 0 { libc::O_NOFOLLOW } else { 0 };
+        let cut = if past.is_written(entry) { 0 } else { libc::O_TRUNC };
+        real(flags & !(libc::O_EXCL | libc::O_TRUNC) | follow | cut)
     };
-    once(first, again) as c_int
+    let fd = once(first, again) as c_int;
+    if fd >= 0 {
+        EMPTIED.add(entry.inode());
+    }
+    fd
 }
 
 macro_rules! entries {
