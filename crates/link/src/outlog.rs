@@ -25,9 +25,9 @@ pub(crate) type Piece = (u64, u64);
 /// So long something is set aside at first. It is not lost by then: nobody has to wait for that who
 /// looks.
 const ASIDE: Duration = Duration::from_millis(20);
-/// So long at most. What a slow network is still bringing by the direct connection would otherwise
-/// be carried, too, and take half of that network.
-const LONGEST_ASIDE: Duration = Duration::from_millis(1280);
+/// So many times as long at most. What a slow network is still bringing by the direct connection
+/// would otherwise be carried, too, and take half of that network.
+const MOST_ASIDE: u32 = 64;
 
 /// What a walk ended with.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,7 @@ impl OutLog {
         self.aside.clear();
         if std::mem::take(&mut self.was_overdue) {
             // The direct connection was bringing it all the while.
-            self.limit = LONGEST_ASIDE.min(self.limit * 2);
+            self.limit = (ASIDE * MOST_ASIDE).min(self.limit * 2);
         }
         // What was not walked over yet wants no acknowledgement, as it came ahead of the log, and
         // may be released from now on.
@@ -278,7 +278,7 @@ mod tests {
         let overdue = |log: &mut OutLog, is: bool| {
             datagram::give(segment.channel(0, 1), 0, 4096);
             log.aside = vec![(4096, 4096)];
-            log.since = Instant::now().checked_sub(if is { LONGEST_ASIDE } else { ASIDE / 2 });
+            log.since = Instant::now().checked_sub(if is { ASIDE * MOST_ASIDE } else { ASIDE / 2 });
             let mut out = Vec::new();
             log.run(&segment, stream, &mut out);
             assert_eq!(!out.is_empty(), is);

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest wait for somebody to answer.
-const REACH: Duration = Duration::from_secs(3);
+pub const REACH: Duration = Duration::from_secs(3);
 
 /// What is compared of two machines.
 pub fn version() -> String {

@@ -7,7 +7,7 @@
 //!
 //! Kept true: who does not know the token is hung up on; every wait has an end.
 
-use crate::commands::doctor::look::{answer, reach};
+use crate::commands::doctor::look::{REACH, answer, reach};
 use eyrie_terminal::Failure;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Read, Write};
@@ -16,13 +16,10 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait for somebody to answer.
-const REACH: Duration = Duration::from_secs(5);
-/// So much longer than asked for a slow network may take to bring the first bytes.
-const LATE: Duration = Duration::from_secs(10);
-/// Messages that go to and fro at most, and for how long.
+/// So many times `REACH` longer than asked for a slow network may take to bring the first bytes.
+const LATE: u32 = 3;
+/// Messages that go to and fro at most, in the time that is asked for.
 const ROUNDS: usize = 200;
-const ROUNDS_LAST: Duration = Duration::from_millis(200);
 const ECHO: u8 = b'e';
 const BULK: u8 = b'b';
 const BLOCK_BYTES: usize = 256 * 1024;
@@ -85,13 +82,13 @@ fn receive(mut stream: TcpStream, token: &str) -> io::Result<()> {
     let mut millis = [0; 4];
     stream.read_exact(&mut millis)?;
     let time = Duration::from_millis(u64::from(u32::from_le_bytes(millis)));
-    stream.set_read_timeout(Some(time + LATE))?;
+    stream.set_read_timeout(Some(time + REACH * LATE))?;
     let (bytes, took) = count(&mut stream, time)?;
     let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
     stream.write_all(&[bytes.to_le_bytes(), nanos.to_le_bytes()].concat())?;
     // What is under way is awaited: whoever ends a connection with that loses what it said last.
     let mut block = vec![0; BLOCK_BYTES];
-    let end = Instant::now() + LATE;
+    let end = Instant::now() + REACH * LATE;
     while Instant::now() < end && stream.read(&mut block)? > 0 {}
     Ok(())
 }
@@ -130,15 +127,15 @@ fn pair(order: &Value, token: &str) -> io::Result<(f64, f64)> {
         order["to"].as_str().unwrap_or_default().parse().map_err(io::Error::other)?;
     let millis = order["millis"].as_u64().and_then(|ms| u32::try_from(ms).ok());
     let millis = millis.ok_or(io::ErrorKind::InvalidInput)?;
+    let time = Duration::from_millis(u64::from(millis));
     let mut stream = TcpStream::connect_timeout(&at, REACH)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(REACH))?;
     stream.write_all(token.as_bytes())?;
-    let latency_s = latency(&mut stream)?;
+    let latency_s = latency(&mut stream, time)?;
     stream.write_all(&[BULK])?;
     stream.write_all(&millis.to_le_bytes())?;
-    let time = Duration::from_millis(u64::from(millis));
-    stream.set_read_timeout(Some(time + LATE))?;
+    stream.set_read_timeout(Some(time + REACH * LATE))?;
     let mut answer = [0; 16];
     let heard = std::thread::scope(|scope| {
         let mut out = stream.try_clone()?;
@@ -156,7 +153,7 @@ fn pair(order: &Value, token: &str) -> io::Result<(f64, f64)> {
 }
 
 /// Half of the shortest way to and fro.
-fn latency(stream: &mut (impl Read + Write)) -> io::Result<f64> {
+fn latency(stream: &mut (impl Read + Write), time: Duration) -> io::Result<f64> {
     let begun = Instant::now();
     let mut least = Duration::MAX;
     for _ in 0..ROUNDS {
@@ -164,7 +161,7 @@ fn latency(stream: &mut (impl Read + Write)) -> io::Result<f64> {
         stream.write_all(&[ECHO])?;
         stream.read_exact(&mut [0])?;
         least = least.min(sent.elapsed());
-        if begun.elapsed() >= ROUNDS_LAST {
+        if begun.elapsed() >= time {
             break;
         }
     }

@@ -1,6 +1,6 @@
 //! `eyrie topo`: networks, what a substitution does to a program's messages, and which spare costs
-//! least; what a job sends; and what hosts get of each other. What is said of networks comes from `eyrie-topo`; here files are
-//! read and results are told.
+//! least; what a job sends; and what hosts get of each other. What is said of networks comes from
+//! `eyrie-topo`; here files are read and results are told.
 
 pub mod args;
 mod input;
