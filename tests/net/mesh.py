@@ -15,10 +15,8 @@ from space import Space
 CONTROLLER = "10.88.0.1"
 # Small beside a message, so that none goes past the limit, and a kernel tick's worth of it.
 BURST_BYTES = 16 << 10
-# What a link holds: more than is ever under way, so that nothing is lost and sent again.
-QUEUE = "4m"
-# Of all hosts: what every kernel lets a namespace have. It goes down by losses only, and there are none.
-CONGESTION = "reno"
+# What a link holds: long enough that flows with more links get as much of it as those with fewer.
+QUEUE = "128k"
 
 
 class Mesh:
@@ -46,8 +44,7 @@ class Mesh:
 
     def space(self):
         space = self.stack.enter_context(contextlib.closing(Space()))
-        own = ("ip_forward=1", f"tcp_congestion_control={CONGESTION}")
-        for name in (*own, "conf.all.rp_filter=0", "conf.default.rp_filter=0"):
+        for name in ("ip_forward=1", "conf.all.rp_filter=0", "conf.default.rp_filter=0"):
             space.run("sysctl", "-qw", f"net.ipv4.{name}")
         return space
 
