@@ -89,9 +89,9 @@ impl Measured {
             group_of[first] = Some(number);
             while let Some(host) = members.get(next).copied() {
                 next += 1;
-                for other in 0..count {
-                    if group_of[other].is_none() && is_near(host, other) {
-                        group_of[other] = Some(number);
+                for (other, group) in group_of.iter_mut().enumerate() {
+                    if group.is_none() && is_near(host, other) {
+                        *group = Some(number);
                         members.push(other);
                     }
                 }
