@@ -3,7 +3,7 @@
 //!
 //! What the rank gave to a direct connection (`ledger::early`) is set aside, as long as nothing
 //! follows it that was not: the receiver will have passed it, and say so. If that takes long it is
-//! carried; how long that is goes by how often that was in vain.
+//! carried.
 //!
 //! Kept true: a piece ends where an entry ends and lies in one chunk; an acknowledgement is written
 //! only into an entry that was found in the log and wants one; nothing overtakes what is set aside.
@@ -22,12 +22,8 @@ use eyrie_protocol::link::wire::{PIECE_BYTES, Stream};
 /// A piece: the position it ends at, and its bytes.
 pub(crate) type Piece = (u64, u64);
 
-/// So long something is set aside at first. It is not lost by then: nobody has to wait for that who
-/// looks.
+/// So long something is set aside. It is not lost by then: nobody has to wait for that who looks.
 const ASIDE: Duration = Duration::from_millis(20);
-/// So many times as long at most. What a slow network is still bringing by the direct connection
-/// would otherwise be carried, too, and take half of that network.
-const MOST_ASIDE: u32 = 64;
 
 /// What a walk ended with.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +42,7 @@ struct Open {
     aside: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OutLog {
     /// The receiver may acknowledge entries from here on.
     need: u64,
@@ -63,32 +59,8 @@ pub(crate) struct OutLog {
     aside: Vec<Piece>,
     begin: u64,
     since: Option<Instant>,
-    /// So long.
-    limit: Duration,
-    /// Something was carried as it was set aside for too long, and the receiver has said nothing
-    /// of the stream since.
-    was_overdue: bool,
     /// Nothing before this is set aside.
     carried: u64,
-}
-
-impl Default for OutLog {
-    fn default() -> OutLog {
-        OutLog {
-            need: 0,
-            cut: 0,
-            walk: None,
-            have: 0,
-            wanting: BTreeSet::new(),
-            acked_ahead: BTreeSet::new(),
-            aside: Vec::new(),
-            begin: 0,
-            since: None,
-            limit: ASIDE,
-            was_overdue: false,
-            carried: 0,
-        }
-    }
 }
 
 impl OutLog {
@@ -102,10 +74,6 @@ impl OutLog {
     /// The receiver has passed all before `from`, which begins a chunk.
     pub fn skip(&mut self, segment: &Segment, stream: Stream, from: u64, need: u64) {
         self.aside.clear();
-        if std::mem::take(&mut self.was_overdue) {
-            // The direct connection was bringing it all the while.
-            self.limit = (ASIDE * MOST_ASIDE).min(self.limit * 2);
-        }
         // What was not walked over yet wants no acknowledgement, as it came ahead of the log, and
         // may be released from now on.
         self.walk = None;
@@ -117,13 +85,12 @@ impl OutLog {
     /// What was given to a direct connection by now is carried.
     pub fn carry(&mut self, segment: &Segment, (src, dst): Stream) {
         self.carried = datagram::run(segment.channel(src, dst)).end;
-        (self.limit, self.was_overdue) = (ASIDE, false);
     }
 
     /// Whether something has been set aside for too long, or `None` if nothing is.
     pub fn is_overdue(&self) -> Option<bool> {
         let since = self.since.filter(|_| !self.aside.is_empty())?;
-        Some(since.elapsed() >= self.limit)
+        Some(since.elapsed() >= ASIDE)
     }
 
     /// What is in the run is set aside; if that is not so any more of what was, it goes out.
@@ -132,9 +99,7 @@ impl OutLog {
         let run = run.start.max(self.carried)..run.end;
         let end = self.aside.last().map_or(0, |(end, _)| *end);
         let stands = run.start <= self.begin && end <= run.end;
-        let is_overdue = self.is_overdue() == Some(true);
-        self.was_overdue |= stands && is_overdue;
-        if !stands || is_overdue {
+        if !stands || self.is_overdue() == Some(true) {
             out.append(&mut self.aside);
         }
         run
@@ -242,10 +207,6 @@ impl OutLog {
     /// The receiver has the stream up to `have` and needs it from `need` on.
     pub fn moved(&mut self, segment: &Segment, stream: Stream, have: u64, need: u64) {
         self.have = have;
-        if std::mem::take(&mut self.was_overdue) {
-            // It was not in vain: the receiver has it by the link.
-            self.limit = ASIDE.max(self.limit / 2);
-        }
         segment.channel(stream.0, stream.1).need.store(need, Release);
         self.acked_ahead = self.acked_ahead.split_off(&need);
         self.publish(segment, stream);
@@ -262,40 +223,5 @@ impl OutLog {
         if segment.rank(src).pressure.load(Acquire) != 0 {
             segment.rank(src).wake();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use eyrie_ledger::segment::{FT_LOGGED, Geometry};
-
-    #[test]
-    fn what_is_carried_in_vain_is_set_aside_for_longer() {
-        let geo = Geometry { ranks: 2, chunk_bytes: 4096, pool_chunks: 8, det_words: 1024 };
-        let (_, segment) = Segment::create("t", geo, FT_LOGGED, 2).unwrap();
-        let (mut log, stream) = (OutLog::default(), (0, 1));
-        let overdue = |log: &mut OutLog, is: bool| {
-            datagram::give(segment.channel(0, 1), 0, 4096);
-            log.aside = vec![(4096, 4096)];
-            log.since = Instant::now().checked_sub(if is { ASIDE * MOST_ASIDE } else { ASIDE / 2 });
-            let mut out = Vec::new();
-            log.run(&segment, stream, &mut out);
-            assert_eq!(!out.is_empty(), is);
-        };
-        overdue(&mut log, false);
-        log.skip(&segment, stream, 4096, 0);
-        assert_eq!(log.limit, ASIDE, "nothing was carried");
-        for times in [2, 4, 8, 16, 32, 64, 64] {
-            overdue(&mut log, true);
-            log.skip(&segment, stream, 4096, 0);
-            log.skip(&segment, stream, 8192, 0);
-            assert_eq!(log.limit, ASIDE * times);
-        }
-        overdue(&mut log, true);
-        log.moved(&segment, stream, 4096, 0);
-        assert_eq!(log.limit, ASIDE * 32, "the link was faster");
-        log.carry(&segment, stream);
-        assert_eq!(log.limit, ASIDE, "the receiver asked for it");
     }
 }
