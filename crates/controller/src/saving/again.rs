@@ -84,9 +84,14 @@ impl Job {
             return false;
         }
         if attempts.is_news(why) {
-            let (why, left) = (of_rank(rank, why), attempts.left(clock).as_secs_f64());
+            let left = attempts.left(clock).as_secs_f64();
+            let why = match self.checkpoints.coordinated.is_some() {
+                true => format!("no checkpoint of all ranks: {why}"),
+                false => of_rank(rank, why),
+            };
             self.journal.say(format!(
-                "saving the job waits: {why}; the job runs on, and that is tried again for {left:.0} s"
+                "saving the job waits: {why}; the job runs on, and the save is tried again for \
+                 {left:.0} s"
             ));
         }
         true

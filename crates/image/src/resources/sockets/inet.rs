@@ -9,10 +9,10 @@
 //! are dropped, as the network may do with them.
 
 use crate::error::{CaptureError, RestoreError};
-use crate::kernel::remote_descriptors::{self, RemoteDescriptors, ioctl};
+use crate::kernel::remote_descriptors::{self, ioctl};
 use crate::resources::open::{Open, cannot, refused, refused_now};
 use crate::resources::sockets::connections::Connections;
-use crate::resources::sockets::{self, not_accepted, option, peek, set_option};
+use crate::resources::sockets::{self, option, peek, peers, set_option};
 use eyrie_image_format::state::resources::{Message, Socket, SocketOption};
 use std::cell::Cell;
 use std::io;
@@ -190,12 +190,12 @@ fn connected(
     socket: &mut Socket,
 ) -> Result<bool, CaptureError> {
     let (name, peer_name) = (socket.name.clone(), socket.peer_name.clone());
-    let Some((peer, other)) = find_peer(this, all, fd)? else {
+    let Some((peer, other)) = peers::find(this, all, fd)? else {
         if this.is_handed_over(all) {
             return Ok(false);
         }
         let (here, there) = (shown(&name), shown(&peer_name));
-        if not_accepted::is_queued(fd, all)? {
+        if peers::is_queued(fd, all)? {
             let what = "whose other end the program has not accepted yet; try again when it has";
             return Err(refused_now(this, format!("a TCP socket ({here} to {there}) {what}")));
         }
@@ -249,22 +249,6 @@ impl Ends {
     pub fn turned(self) -> Ends {
         Ends { own: self.peer, peer: self.own, network: self.network }
     }
-}
-
-/// The other end of a connection, borrowed.
-fn find_peer(
-    this: &Open,
-    all: &[Open],
-    fd: &OwnedFd,
-) -> Result<Option<(u64, OwnedFd)>, CaptureError> {
-    let Some(wanted) = Ends::of(fd).map(Ends::turned) else { return Ok(None) };
-    for other in all.iter().filter(|o| o.is_socket() && !o.same_file(this)) {
-        let fd = RemoteDescriptors::new(other.pid)?.borrow(other.fd)?;
-        if Ends::of(&fd).as_ref() == Some(&wanted) {
-            return Ok(Some((other.inode(), fd)));
-        }
-    }
-    Ok(None)
 }
 
 /// An address by which the two families can be compared.

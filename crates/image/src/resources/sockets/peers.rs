@@ -1,5 +1,5 @@
-//! Connections that a process here has made and no process here has accepted yet. That passes, as
-//! the one that listens is among those that are looked at.
+//! Where the other end of a TCP connection is: with one of the processes that are looked at, or
+//! with nobody yet, as one of them listens and has not accepted it. That passes.
 
 use crate::error::CaptureError;
 use crate::kernel::remote_descriptors::RemoteDescriptors;
@@ -8,6 +8,22 @@ use crate::resources::sockets::inet::{self, Ends};
 use crate::resources::sockets::{self, option};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+
+/// The other end of a connection, borrowed.
+pub fn find(
+    this: &Open,
+    all: &[Open],
+    fd: &OwnedFd,
+) -> Result<Option<(u64, OwnedFd)>, CaptureError> {
+    let Some(wanted) = Ends::of(fd).map(Ends::turned) else { return Ok(None) };
+    for other in all.iter().filter(|o| o.is_socket() && !o.same_file(this)) {
+        let fd = RemoteDescriptors::new(other.pid)?.borrow(other.fd)?;
+        if Ends::of(&fd).as_ref() == Some(&wanted) {
+            return Ok(Some((other.inode(), fd)));
+        }
+    }
+    Ok(None)
+}
 
 /// Whether one of these listens where a connection leads, and has some that are not accepted.
 pub fn is_queued(fd: &OwnedFd, all: &[Open]) -> Result<bool, CaptureError> {
