@@ -1,6 +1,7 @@
 //! From options to a running job: its specification, its controller's process, and the console on
 //! it.
 
+mod background;
 pub mod checks;
 pub mod console;
 pub mod controller;
