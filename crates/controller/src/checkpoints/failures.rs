@@ -66,6 +66,14 @@ impl Refusals {
     }
 }
 
+/// Why a rank has no checkpoint; those that are checkpointed together have it named.
+pub(crate) fn of_rank(rank: u32, why: &str) -> String {
+    match why.starts_with("rank ") {
+        true => why.to_string(),
+        false => format!("no checkpoint of rank {rank}: {why}"),
+    }
+}
+
 /// Whether two reasons differ in numbers only, as those of a rank, of a checkpoint or of bytes.
 pub(crate) fn alike(a: &str, b: &str) -> bool {
     let words = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();

@@ -3,10 +3,9 @@
 //! Kept true: a rank's turn is its unit's. What is ordered by it is in `checkpoints` and `units`.
 
 use crate::checkpoints::coordinated_model::Coordinated;
-use crate::checkpoints::failures::Refusals;
+use crate::checkpoints::failures::{Refusals, of_rank};
 use crate::checkpoints::fallback_model::Fallback;
 use crate::outside::ClientHandle;
-use crate::saving::again::of_rank;
 use eyrie_control::{JobSpec, Meta, NodeMsg};
 use eyrie_protocol::coordinated_snapshot::CoordinatedSnapshot;
 use eyrie_protocol::image_references::ImageReferences;

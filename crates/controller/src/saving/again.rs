@@ -5,62 +5,10 @@
 //! it waits for is told once; what lasts is not waited for.
 
 use crate::Job;
-use crate::checkpoints::failures::{self, Failures};
+use crate::checkpoints::coordinated_model::Coordinated;
+use crate::checkpoints::failures::of_rank;
 use crate::checkpoints::model::Ask;
-use crate::clock::{Moment, Now};
 use std::time::Duration;
-
-/// How long a save is tried, and how that goes.
-#[derive(Default)]
-pub(crate) struct Attempts {
-    /// Since when, and for how long.
-    time: Option<(Moment, Duration)>,
-    failures: Failures,
-    /// Another one is to be made.
-    due: bool,
-    /// What was told.
-    told: Vec<String>,
-}
-
-impl Attempts {
-    pub fn for_so_long(limit: Duration, clock: Now) -> Attempts {
-        Attempts { time: Some((clock.moment(), limit)), ..Attempts::default() }
-    }
-
-    /// What is left of the time.
-    fn left(&self, clock: Now) -> Duration {
-        let left = |(begun, limit): &(Moment, Duration)| limit.saturating_sub(begun.elapsed(clock));
-        self.time.as_ref().map(left).unwrap_or_default()
-    }
-
-    /// One did not come about. False: there is no time for another.
-    fn failed(&mut self, clock: Now) -> bool {
-        if self.left(clock).is_zero() {
-            return false;
-        }
-        // Of several ranks each has a reason.
-        if !self.due {
-            self.failures.one_more(clock, false);
-        }
-        self.due = true;
-        true
-    }
-
-    /// Whether this is to be told.
-    fn is_news(&mut self, why: &str) -> bool {
-        let news = !self.told.iter().any(|known| failures::alike(known, why));
-        if news {
-            self.told.push(why.to_string());
-        }
-        news
-    }
-
-    /// When the next one is to be made, if another is.
-    fn pause(&self, clock: Now) -> Option<Duration> {
-        let pause = self.failures.pause(clock).unwrap_or_default();
-        self.due.then(|| pause.min(self.left(clock)))
-    }
-}
 
 impl Job {
     /// Whether ranks have not all had their checkpoints with which the job is to be saved.
@@ -85,10 +33,7 @@ impl Job {
         }
         if attempts.is_news(why) {
             let left = attempts.left(clock).as_secs_f64();
-            let why = match self.checkpoints.coordinated.is_some() {
-                true => format!("no checkpoint of all ranks: {why}"),
-                false => of_rank(rank, why),
-            };
+            let why = of_rank(rank, why);
             self.journal.say(format!(
                 "saving the job waits: {why}; the job runs on, and the save is tried again for \
                  {left:.0} s"
@@ -109,7 +54,7 @@ impl Job {
             self.checkpoints.scheduler.request(turn);
         }
         let sets = self.checkpoints.coordinated.iter_mut();
-        sets.for_each(crate::checkpoints::coordinated_model::Coordinated::request);
+        sets.for_each(Coordinated::request);
     }
 
     /// How long the main loop may sleep.
@@ -119,15 +64,3 @@ impl Job {
         save.and_then(|save| save.attempts.pause(clock)).unwrap_or(Duration::MAX)
     }
 }
-
-/// Why a rank has no checkpoint; those that are checkpointed together have it named.
-pub(crate) fn of_rank(rank: u32, why: &str) -> String {
-    match why.starts_with("rank ") {
-        true => why.to_string(),
-        false => format!("no checkpoint of rank {rank}: {why}"),
-    }
-}
-
-#[cfg(test)]
-#[path = "again_tests.rs"]
-mod tests;

@@ -11,6 +11,7 @@
 
 pub(crate) mod again;
 pub(crate) mod archive;
+pub(crate) mod attempts;
 pub(crate) mod consistent_cut;
 pub(crate) mod model;
 pub(crate) mod periodic;
@@ -21,7 +22,7 @@ pub(crate) mod second_level;
 use crate::checkpoints::coordinated_model::Coordinated;
 use crate::checkpoints::fallback;
 use crate::outside::ClientHandle;
-use crate::saving::again::Attempts;
+use crate::saving::attempts::Attempts;
 use crate::saving::model::{Archive, Save};
 use crate::{Ask, Job, monitor};
 use eyrie_control::node::ToNode;

@@ -4,7 +4,7 @@
 //! awaited. Bringing it is left to `saving`, `archive`, `periodic` and `second_level`.
 
 use crate::outside::ClientHandle;
-use crate::saving::again::Attempts;
+use crate::saving::attempts::Attempts;
 use eyrie_control::node::Determinants;
 use eyrie_control::{Delivered, SavedSet, SavedWay, Stored, StoredFile, Way};
 use eyrie_protocol::consistent_cut;
