@@ -2,6 +2,7 @@
 //! it.
 
 pub mod asked;
+mod background;
 pub mod checks;
 pub mod console;
 pub mod controller;
