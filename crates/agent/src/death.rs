@@ -95,18 +95,25 @@ impl Agent {
         self.tell_vacated();
     }
 
-    /// A shell that waited for the program tells by its exit code which signal killed it.
+    /// What ended a program in MPI that the rank's first process had started: the signal was seen,
+    /// or a shell that waited for the program tells it by its exit code.
     fn death_behind(&self, rank: u32, pid: libc::pid_t, death: Death, said: &Said) -> Death {
         const SHELL_SIGNAL_BASE: i32 = 128;
         let ctl = self.segment.rank(rank);
         let left = ctl.state.load(Ordering::Acquire) == segment::STATE_LEFT;
         let in_mpi = *said == Said::Running && !left;
-        let caller = ctl.pid.load(Ordering::Acquire);
-        match death {
-            Death::Exit(code @ 129..=192) if in_mpi && caller != pid as u32 => {
-                Death::Signal(code - SHELL_SIGNAL_BASE)
-            }
-            own => own,
+        let caller = ctl.pid.load(Ordering::Acquire) as libc::pid_t;
+        if !in_mpi || caller == pid || caller == 0 {
+            return death;
+        }
+        let proc = self.ranks[rank as usize].proc.as_ref();
+        let seen = proc.and_then(|proc| proc.watch.as_ref()?.killed());
+        match (seen, death) {
+            (Some(signal), _) => Death::Signal(signal),
+            (None, Death::Exit(code @ 129..=192)) => Death::Signal(code - SHELL_SIGNAL_BASE),
+            // It went on, and says nothing of it.
+            (None, Death::Exit(_)) if reap::born(caller).is_none() => Death::Signal(libc::SIGKILL),
+            (None, own) => own,
         }
     }
 

@@ -6,7 +6,7 @@
 //! own until then: what it left behind is looked for, its rank starts anew, and this node ends or
 //! is left only when it was collected.
 
-use super::state::ending::{Process, Start, Watch};
+use super::state::ending::{First, Process, Start, Watch};
 use super::{Agent, Msg};
 use eyrie_control::Meta;
 use eyrie_control::node::Determinants;
@@ -28,18 +28,18 @@ impl Agent {
         &self,
         rank: u32,
         start: u64,
-        pid: libc::pid_t,
+        first: &First<'_>,
         from: &Meta,
     ) -> Option<Watch> {
         if from.generation > 0 {
             // Its image has the word registered, by its first thread most likely.
             let word = &self.segment.rank(rank).alive;
-            let owner = pid as u32 | libc::FUTEX_WAITERS;
+            let owner = first.pid as u32 | libc::FUTEX_WAITERS;
             let _ = word.compare_exchange(0, owner, Ordering::SeqCst, Ordering::SeqCst);
         }
         let tell = self.tell.clone();
         let marked = move || drop(tell.send(Msg::Ending { rank, start, looks: 0 }));
-        let watch = Watch::start(&self.segment, rank, marked);
+        let watch = Watch::start(&self.segment, rank, first, marked);
         watch.inspect_err(|error| tracing::warn!(rank, %error, "its end is seen late")).ok()
     }
 
@@ -63,7 +63,8 @@ impl Agent {
     }
 
     /// The same of a program that the rank's first process, which goes on, had started: if it was
-    /// killed in MPI, the rank was. (A shell is given the time to end by itself, and tell why.)
+    /// killed in MPI, the rank was. (If the signal was not seen, a shell is given the time to end by
+    /// itself, and tell why.)
     fn program_ends(&mut self, rank: u32, start: u64, looks: u32) {
         let Some(pid) = self.proc(rank, start).map(|proc| proc.pid) else { return };
         let ctl = self.segment.rank(rank);

@@ -149,7 +149,7 @@ struct Proc {
     written: [u64; 2],
     tasks: Vec<JoinHandle<()>>,
     /// Sees its end before it is gone. None: that is not told.
-    _watch: Option<ending::Watch>,
+    watch: Option<ending::Watch>,
     /// The controller knows that it cannot go on.
     said: bool,
     /// The kernel's counters when it began.

@@ -3,6 +3,7 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
+use super::state::ending::First;
 use super::state::launch_error::LaunchError;
 use super::state::restart::Replay;
 use super::{Agent, Msg, Proc, Rank, death_cause, faults, streams, written_files};
@@ -160,7 +161,8 @@ impl Agent {
                 return Err(error.into());
             }
         };
-        let _watch = self.watch(rank, start, pid, from);
+        let first = First { pid, pidfd: pidfd.get_ref().as_fd() };
+        let watch = self.watch(rank, start, &first, from);
         let r = self.rank(rank);
         let again = (from.generation > 0 || r.deaths > 0) && !self.spec.protection.ft.all_go_back();
         let r = &mut self.ranks[rank as usize];
@@ -169,7 +171,7 @@ impl Agent {
         let (written, tasks) = (from.output, Vec::new());
         let before = death_cause::Before::of(pid);
         r.proc =
-            Some(Proc { pid, pidfd, start, pipes, written, tasks, _watch, said: false, before });
+            Some(Proc { pid, pidfd, start, pipes, written, tasks, watch, said: false, before });
         if let Err(error) = self.attend(rank, from, feed) {
             // SAFETY: our own child, not collected yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };

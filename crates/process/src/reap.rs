@@ -222,15 +222,15 @@ pub fn killed(pid: libc::pid_t) -> Result<i32, bool> {
     if tasks.flatten().any(runs) { Err(true) } else { Ok(signal) }
 }
 
-/// Whether a process is on its way out, or was not collected yet, by no signal.
-pub fn exits(pid: libc::pid_t) -> bool {
+/// The signal by which a process is on its way out, or has ended and was not collected yet; 0: by
+/// itself.
+pub fn ending(pid: libc::pid_t) -> Option<i32> {
     const EXITING: u64 = 0x4;
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let Some((_, words)) = stat.rsplit_once(')') else { return false };
-    let words: Vec<&str> = words.split_whitespace().collect();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| words.get(at - 3)?.parse::<u64>().ok();
-    number(9).is_some_and(|flags| flags & EXITING != 0)
-        && number(52).is_some_and(|code| code & 0x7f == 0)
+    let is_ending = number(9)? & EXITING != 0;
+    is_ending.then_some(number(52)? as i32 & 0x7f)
 }
 
 /// When a process started, as the kernel counts. None: it is gone, or has ended.

@@ -164,6 +164,27 @@ def test_the_program_is_killed_and_not_its_shell():
             ends_well(job)
 
 
+def test_the_program_is_killed_and_its_shell_ends_well():
+    """What it would print then is not the rank's, however it died, and whatever comes of the script."""
+    expected()
+    for number, behind in ((signal.SIGKILL, " || true; echo over"), (signal.SIGSEGV, "; exit 0"), (signal.SIGBUS, "")):
+        gates = Gates()
+        with gates.folder:
+            second = stage(*SECOND, "ready", gates.path("ready"), "await", gates.open_file, "leave")
+            line = f"{stage(*FIRST, 'leave')} && {second} && {stage(*THIRD, 'silent')}{behind}"
+            with harness.Job(["sh", "-c", line], ranks=RANKS, ckpt_every=3600) as job:
+                job.until(lambda: gates.reached("ready"), "all ranks at the gate")
+                os.kill(program_of(job, 1), number)
+                job.wait_event("restored", rank=1)
+                gates.open()
+                assert job.wait() == 0, job.report()
+                lines = [line for line in job.stdout().splitlines() if line != "over"]
+                assert lines == expected().splitlines(), job.report()
+                assert job.stdout().count("over") == (RANKS if "over" in behind else 0), job.report()
+                # If the shell is quicker, it takes with it by which.
+                assert "rank 1 died of SIG" in job.stderr(), job.report()
+
+
 def test_a_node_is_lost_in_the_second():
     expected()
     gates = Gates()

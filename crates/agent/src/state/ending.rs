@@ -7,12 +7,13 @@ use eyrie_control::node::Determinants;
 use eyrie_ledger::segment::{self, Segment};
 use eyrie_process::futex;
 use eyrie_process::reap;
+use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
@@ -26,6 +27,13 @@ pub(crate) struct Watch {
     segment: Arc<Segment>,
     rank: u32,
     over: Arc<AtomicBool>,
+    killed: Arc<AtomicI32>,
+}
+
+/// The first process of a rank. The program that is in MPI may be one that it has started.
+pub(crate) struct First<'a> {
+    pub pid: libc::pid_t,
+    pub pidfd: BorrowedFd<'a>,
 }
 
 impl Watch {
@@ -33,17 +41,25 @@ impl Watch {
     pub fn start(
         segment: &Arc<Segment>,
         rank: u32,
+        first: &First<'_>,
         marked: impl Fn() + Send + 'static,
     ) -> io::Result<Watch> {
-        let watch = Watch { segment: Arc::clone(segment), rank, over: Arc::default() };
+        let (over, killed) = (Arc::default(), Arc::default());
+        let watch = Watch { segment: Arc::clone(segment), rank, over, killed };
         let (segment, over) = (Arc::clone(segment), Arc::clone(&watch.over));
+        let killed = Arc::clone(&watch.killed);
+        let (pid, pidfd) = (first.pid, first.pidfd.try_clone_to_owned()?);
         let wait = move || {
             let word = &segment.rank(rank).alive;
             while !over.load(Ordering::SeqCst) {
                 let now = word.load(Ordering::SeqCst);
                 // Again for each: a rank may run several programs, one after the other.
                 if now & libc::FUTEX_OWNER_DIED != 0 {
-                    note_end(&segment, rank);
+                    if let Some(signal) = end_in_mpi(&segment, rank, pid) {
+                        // Before a shell can be told, and goes on.
+                        killed.store(signal, Ordering::SeqCst);
+                        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+                    }
                     marked();
                 }
                 futex::wait(word, now, SLEEP);
@@ -53,16 +69,26 @@ impl Watch {
         thread.stack_size(STACK_BYTES).spawn(wait)?;
         Ok(watch)
     }
+
+    /// The signal that killed a program in MPI that the first process had started.
+    pub fn killed(&self) -> Option<i32> {
+        Some(self.killed.load(Ordering::SeqCst)).filter(|signal| *signal > 0)
+    }
 }
 
+/// The signal that ends the program of a rank, if that is in MPI and not the rank's first process.
 /// A program that is on its way out by itself (`_exit`) has left MPI as one that called `exit` has.
-pub(crate) fn note_end(segment: &Segment, rank: u32) {
+fn end_in_mpi(segment: &Segment, rank: u32, first: libc::pid_t) -> Option<i32> {
     let ctl = segment.rank(rank);
     let pid = ctl.pid.load(Ordering::Acquire) as libc::pid_t;
-    if reap::exits(pid) {
+    let signal = reap::ending(pid)?;
+    if signal == 0 {
         let (from, to) = (segment::STATE_RUNNING, segment::STATE_LEFT);
         let _ = ctl.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
+    let state = ctl.state.load(Ordering::Acquire);
+    let in_mpi = [segment::STATE_RUNNING, segment::STATE_JOINING].contains(&state);
+    (signal > 0 && in_mpi && pid != first).then_some(signal)
 }
 
 impl Drop for Watch {
