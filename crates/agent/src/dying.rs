@@ -63,8 +63,8 @@ impl Agent {
     }
 
     /// The same of a program that the rank's first process, which goes on, had started: if it was
-    /// killed in MPI, the rank was. (If the signal was not seen, a shell is given the time to end by
-    /// itself, and tell why.)
+    /// killed in MPI, the rank was. (If the signal was not seen, a shell is given the time to end
+    /// by itself, and tell why.)
     fn program_ends(&mut self, rank: u32, start: u64, looks: u32) {
         let Some(pid) = self.proc(rank, start).map(|proc| proc.pid) else { return };
         let ctl = self.segment.rank(rank);
