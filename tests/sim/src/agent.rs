@@ -198,8 +198,11 @@ impl World {
         if let Some(words) = &order.words {
             let mut words = words.clone();
             let least = image.as_ref().map_or(0, |i| i.point().det_pos);
-            if words.words.is_empty() && words.first < least {
+            if words.words.is_empty() && words.first <= least {
                 words.first = least;
+                // The image's own last word, which the rank lets grow.
+                let run = image.as_ref().and_then(|i| i.run).filter(|(at, _)| *at == least);
+                words.words.extend(run.map(|(_, made)| crate::segment::RUN | made));
             }
             if words.first > least {
                 let why =
@@ -459,7 +462,7 @@ impl World {
         if self.mutated(Mutation::NotEmptied) {
             (node.segment, node.vacated) = (old.segment, old.vacated);
         }
-        if self.together {
+        if self.together || self.keeps_images {
             // What it stores outlives its epoch.
             node.disk = old.disk;
             self.renew_guard(at, member);

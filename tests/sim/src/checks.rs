@@ -81,6 +81,11 @@ impl Truth {
         self.incarnation[rank as usize] = incarnation;
     }
 
+    /// All ranks go on from where they stood: what they did since matters to nobody.
+    pub fn forget_outside(&mut self) {
+        self.outside.fill(0);
+    }
+
     pub fn prints(&mut self, depends: &Depends) {
         for (out, n) in self.outside.iter_mut().zip(depends.iter()) {
             *out = (*out).max(*n);

@@ -47,7 +47,7 @@ pub(crate) struct Snapshot {
     pub(crate) generation: u32,
     pub(crate) at: SystemTime,
     pub(crate) at_ms: u64,
-    pub(super) gone: Vec<bool>,
+    pub(crate) gone: Vec<bool>,
 }
 
 /// The snapshots of a job.
@@ -67,6 +67,8 @@ pub(crate) struct Fallback {
     pub(super) told: Option<String>,
     /// Ranks are stopped with the last one, or some of them are.
     pub(crate) holds: bool,
+    /// This one is to be the first set of all ranks, which are one unit from then on.
+    pub(crate) as_set: Option<u32>,
     /// Ranks had to return to one: replays of this program are not to be relied on.
     pub(crate) needed: bool,
 }

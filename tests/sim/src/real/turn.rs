@@ -163,6 +163,7 @@ impl Simulation {
                 format!("controller to {to:?} ({number}): {}", short(&message))
             });
             self.note_floor(&message);
+            self.note_units(&message);
             if let Endpoint::Node(to) = self.world.conns[conn].ends[1] {
                 self.mistake_order(to, &mut message);
             }
@@ -249,8 +250,12 @@ impl Simulation {
             self.check_back(*rank, *start as u32, from.generation);
             return self.fault_nearby(6);
         }
+        if self.returns(*rank, *start as u32, from.generation) {
+            return self.fault_nearby(6);
+        }
         self.check_newest(*rank, from.generation);
         let words = moved.as_ref().map(|m| Words { first: m.first, words: m.words.clone() });
+        let words = words.map(|words| self.world.with_own_run(words, (*rank, from.generation)));
         self.world.check_restore(*rank, *start as u32, words.as_ref(), from.det_pos);
         self.fault_nearby(6);
     }
@@ -332,8 +337,12 @@ impl Simulation {
         let (phase, rollbacks) = (controller.phase(), controller.rollbacks());
         let goes_back = phase == "rolling-back";
         let code = controller.job.exit_code();
+        let returns = self.setup.shares && controller.returns();
+        // Until units have a second set one that is damaged is all that they have.
+        let first_set = controller.may_return() || !self.world.damaged.is_empty();
+        let meant = controller.shares() || (self.sharing.done && first_set);
         if goes_back && !std::mem::replace(&mut self.went_back, goes_back) {
-            if !self.world.together {
+            if !self.world.together && !meant {
                 self.check_bears("all ranks go back");
             }
             if self.setup.faults == Faults::All {
@@ -345,12 +354,17 @@ impl Simulation {
         self.world.report.stood += u64::from(stands && !self.stands);
         self.stands = stands;
         let before = self.rollbacks;
+        let from_there = returns && rollbacks > self.rollbacks;
+        if from_there {
+            self.all_return();
+        }
         if rollbacks > self.rollbacks {
             self.rollbacks = rollbacks;
-            self.world.report.roll_backs += 1;
+            self.world.report.roll_backs += u64::from(!from_there);
         }
-        if rollbacks > before && !self.world.together {
+        if rollbacks > before && !self.world.together && !from_there {
             self.world.truth.restart();
+            self.sharing.returning.clear();
             self.world.controller.done.clear();
             self.newest.clear();
             self.foreign = self.printed.iter().map(Vec::len).collect();
