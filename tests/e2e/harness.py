@@ -40,6 +40,7 @@ TIMING = {
     "lease": 3,
     "stand-after": 10,
     "retry-writes": 1,
+    "retry-saves": 2,
     "link-silence": 6,
     "rejoin": 10,
     "gateway-alone": 5,

@@ -152,19 +152,17 @@ pub enum CheckpointError {
 impl CheckpointError {
     /// Whether a later attempt would fail for the same reason.
     pub fn is_lasting(&self) -> bool {
-        matches!(
-            self,
-            CheckpointError::Freeze(
-                FreezeError::Threads { .. }
-                    | FreezeError::FirstThreadEnded
-                    | FreezeError::NotPermitted
-            ) | CheckpointError::Wrapped(_)
-                | CheckpointError::Capture(
-                    CaptureError::Descriptor { .. }
-                        | CaptureError::Mapping { .. }
-                        | CaptureError::Unsupported(_)
-                )
-        )
+        match self {
+            CheckpointError::Freeze(error) => error.is_lasting(),
+            CheckpointError::Capture(error) => error.is_lasting(),
+            CheckpointError::Wrapped(_) | CheckpointError::Family(_) => true,
+            CheckpointError::Busy(_)
+            | CheckpointError::Orphans(_)
+            | CheckpointError::Unanswered
+            | CheckpointError::Dead
+            | CheckpointError::Thread(_)
+            | CheckpointError::Meta(_) => false,
+        }
     }
 
     /// The rank died; its recovery is on the way and needs no report.

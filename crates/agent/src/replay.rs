@@ -5,6 +5,7 @@
 
 use eyrie_control::meta::{Meta, MetaError};
 use eyrie_image::{Image, ImageError, RestoreError, RestoreSpec};
+use eyrie_ledger::clock::{self, Which};
 use eyrie_ledger::saved::{self, Loaded, SavedError};
 use eyrie_ledger::segment::{NAME_PREFIX, RankCtl, STATE_LOG_ENDED, Segment};
 use eyrie_ledger::walk;
@@ -47,6 +48,8 @@ pub fn log_path(images: &Path, rank: u32) -> PathBuf {
 pub(crate) fn reset_control(segment: &Segment, rank: u32, from: &Meta) {
     let ctl = segment.rank(rank);
     let ranks = segment.geometry().ranks;
+    let now = clock::read(Which::RealtimeCoarse.id());
+    ctl.begun.store(now, Ordering::Relaxed);
     ctl.state.store(from.state, Ordering::Relaxed);
     ctl.lib.store(from.lib, Ordering::Relaxed);
     ctl.det_pos.store(from.det_pos, Ordering::Relaxed);

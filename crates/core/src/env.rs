@@ -106,6 +106,11 @@ impl Machine {
         self.endpoint.door.replaying()
     }
 
+    /// When this life of the rank began, in ns since 1970 by the clock of files.
+    pub fn begun(&self) -> u64 {
+        self.endpoint.begun()
+    }
+
     /// `MPIX_Eyrie_diverge`: what this rank repeats cannot become what it was.
     pub fn diverge(&self, why: &str) -> ! {
         let text = format!("rank {}: {why}", self.endpoint.rank());

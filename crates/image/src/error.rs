@@ -115,6 +115,9 @@ pub enum CaptureError {
         /// Why not.
         why: Box<CaptureError>,
     },
+    /// What this one says is so now, and may be otherwise a little later.
+    #[error(transparent)]
+    Passing(Box<CaptureError>),
     /// A thread did not come back in time from a system call that was made in its name.
     #[error(
         "thread {tid} did not come back within {} s from a system call made in its name, so the \
@@ -168,6 +171,35 @@ pub enum CaptureError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+impl FreezeError {
+    /// Whether a later attempt would fail for the same reason. What a child has may end with it.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            FreezeError::Threads { .. } | FreezeError::FirstThreadEnded | FreezeError::NotPermitted
+        )
+    }
+}
+
+impl CaptureError {
+    /// It is so now, and may be otherwise a little later, by what the program does anyway.
+    pub(crate) fn for_now(self) -> CaptureError {
+        CaptureError::Passing(Box::new(self))
+    }
+
+    /// Whether a later attempt would fail for the same reason. What a child has may end with it.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            CaptureError::Descriptor { .. }
+                | CaptureError::Mapping { .. }
+                | CaptureError::Unsupported(_)
+        )
+    }
 }
 
 /// Why a process could not be restored.

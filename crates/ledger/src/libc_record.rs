@@ -63,10 +63,44 @@ pub enum What {
     Appended = 21,
     /// States of an interpreter's random numbers.
     Random = 22,
+    /// A name in a folder was made, moved or removed: the object's number, and when.
+    Entry = 23,
 }
 
 impl What {
-    const ALL: usize = 23;
+    const ALL: usize = 24;
+
+    /// What has this value.
+    fn of(value: u64) -> Option<What> {
+        use What::*;
+        const KINDS: [What; What::ALL] = [
+            Pid,
+            ParentPid,
+            Uname,
+            Times,
+            UsageSelf,
+            UsageThread,
+            UsageChildren,
+            Key,
+            Addresses,
+            HostId,
+            Before,
+            Resolved,
+            Timer,
+            Expired,
+            System,
+            Limits,
+            Processor,
+            Affinity,
+            Heap,
+            Temporary,
+            AppendBegun,
+            Appended,
+            Random,
+            Entry,
+        ];
+        KINDS.get(usize::try_from(value).ok()?).copied()
+    }
 
     /// Its size is not known beforehand.
     const fn is_long(self) -> bool {
@@ -156,7 +190,10 @@ pub(super) fn named(word: u64) -> String {
             Some(which) => clock_name(which).to_string(),
             None => format!("clock {number}"),
         },
-        K_TOLD => format!("answer {number} of the C library"),
+        K_TOLD => match What::of(number) {
+            Some(what) => format!("{what:?} of the C library"),
+            None => format!("answer {number} of the C library"),
+        },
         _ => String::from("another call"),
     }
 }

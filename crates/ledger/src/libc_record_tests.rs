@@ -183,3 +183,11 @@ fn what_was_told_before_init_is_found_again() {
     seg.det(0, 0).store(head | 0xffff_ffff, std::sync::atomic::Ordering::Relaxed);
     assert!(before(seg, 0, 0).is_some());
 }
+
+#[test]
+fn each_kind_has_its_value() {
+    for value in 0..What::ALL as u64 {
+        assert_eq!(What::of(value).map(|what| what as u64), Some(value));
+    }
+    assert_eq!(What::of(What::ALL as u64), None);
+}

@@ -318,7 +318,9 @@ pub struct RankCtl {
     pub early_taken: AtomicU64,
     /// Number of its newest checkpoint, 0: none. Written by the daemon.
     pub checkpoint: AtomicU64,
-    _pad3: u64,
+    /// When this incarnation's start began, before its files were put back: ns since 1970 by the
+    /// clock that files are stamped with (`CLOCK_REALTIME_COARSE`). Written by the daemon.
+    pub begun: AtomicU64,
     // Line 4: where the rank takes early messages (`datagram`), and what of its outcomes is held.
     /// UDP port, 0: none. Of a rank of this node written by it, else by the daemon, like the rest.
     pub early_port: AtomicU32,

@@ -120,6 +120,8 @@ settings! {
     retries: Retries {
         checkpoints_ms: "retry-checkpoints" = 10_000 (100..3_600_000)
             "How long checkpoints of a rank fail in a row before they are given up";
+        saves_ms: "retry-saves" = 30_000 (100..3_600_000)
+            "How long a save without a deadline is tried again";
         write_ms: "retry-writes" = 5_000 (10..3_600_000)
             "Time between two attempts to write a journal or a state that could not be written";
         fetch_ms: "retry-fetches" = 10_000 (100..3_600_000)

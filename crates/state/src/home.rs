@@ -341,6 +341,16 @@ pub fn jobs(home: &Path) -> Vec<JobEntry> {
     found
 }
 
+/// The newest job that is not among them, as another user could have put something of it there, or
+/// as a file of it is none: when it was made, and why.
+fn left_out(home: &Path) -> Option<(SystemTime, Untrusted)> {
+    let list = fs::read_dir(home.join(JOBS)).ok()?;
+    let why = |path: PathBuf| Some((check_job(&path).err()?, entry(path)?));
+    let left_out = list.filter_map(|e| why(e.ok()?.path())).filter(|(_, e)| e.path.is_dir());
+    let born = left_out.filter(|(_, e)| !e.id.starts_with('.'));
+    born.map(|(why, entry)| (entry.created, why)).max_by_key(|(created, _)| *created)
+}
+
 /// Removes the folder of a job that looked dead, and with its lock still does: meanwhile somebody
 /// may have gone on with what was saved of it. False: it lives.
 fn clear_dead(folder: &Path) -> bool {
@@ -362,7 +372,13 @@ pub fn resolve(home: &Path, name: &str) -> Result<JobEntry, HomeError> {
     let mut all = jobs(home);
     let missing = || HomeError::NoJob(name.to_string());
     if name == "last" {
-        return all.pop().ok_or_else(missing);
+        return match (all.pop(), left_out(home)) {
+            // Another one is not meant.
+            (Some(job), Some((created, why))) if created > job.created => Err(why.into()),
+            (Some(job), _) => Ok(job),
+            (None, Some((_, why))) => Err(why.into()),
+            (None, None) => Err(missing()),
+        };
     }
     let named = |j: &JobEntry| history::name_of(home, &j.id).as_deref() == Some(name);
     let (exact, called) = (all.iter().position(|j| j.id == name), all.iter().rposition(named));
@@ -455,9 +471,31 @@ pub(crate) mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
             assert!(matches!(resolve(home.path(), &job.id), Err(HomeError::Untrusted(_))));
             assert!(jobs(home.path()).is_empty() && job.path.exists());
+            assert!(matches!(resolve(home.path(), "last"), Err(HomeError::Untrusted(_))));
             fs::set_permissions(&path, before).unwrap();
             assert!(resolve(home.path(), &job.id).is_ok());
         }
+    }
+
+    #[test]
+    fn the_last_job_is_not_the_one_before_if_something_is_wrong_with_it() {
+        let home = tempfile::tempdir().unwrap();
+        let saved = || {
+            let job = create(home.path()).unwrap();
+            fs::write(job.path.join(SAVED), "").unwrap();
+            job.lock.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            job
+        };
+        let (older, newer) = (saved(), saved());
+        let later = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
+        newer.lock.set_modified(later).unwrap();
+        assert_eq!(resolve(home.path(), "last").unwrap().id, newer.id);
+        fs::create_dir(newer.path.join(EVENTS)).unwrap();
+        let why = resolve(home.path(), "last").unwrap_err();
+        assert!(why.to_string().contains(EVENTS), "{why}");
+        assert_eq!(resolve(home.path(), &older.id).unwrap().id, older.id);
+        older.lock.set_modified(later + Duration::from_secs(5)).unwrap();
+        assert_eq!(resolve(home.path(), "last").unwrap().id, older.id);
     }
 
     #[test]

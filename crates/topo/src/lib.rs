@@ -15,6 +15,7 @@ pub mod model;
 pub mod network;
 pub mod pattern;
 pub mod picture;
+pub mod probed;
 pub mod reader;
 pub mod shape;
 pub mod sharing;

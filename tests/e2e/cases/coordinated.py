@@ -177,13 +177,18 @@ def give(job, text, answer):
 
 
 def test_what_cannot_be_written_ends_nothing():
-    """The ranks were held to be saved, and go on."""
+    """The ranks were held to be saved, and go on; a file of another name can be written, so that the next
+    attempt succeeds."""
     want = expected("farm")
-    for path in ("images/segment.1", ".saved.part"):
+    for path, stays in (("images/segment.1", False), (".saved.part", True)):
         with coordinated(example("farm") + SIZES["farm"], every=3600) as job:
             job.wait_running(4)
-            obstructed(job, path)
+            if stays:
+                obstructed(job, path)
+            else:
+                os.mkdir(os.path.join(job.folder(), path))
             save(job)
+            assert "saving the job waits" in job.stderr(), job.report()
             restart(job)
             finished(job, want)
 

@@ -275,3 +275,28 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it():
             terminal.until("ticked")
         finally:
             terminal.close()
+
+
+def test_in_the_background_of_a_terminal_a_reader_waits_for_fg():
+    """Its output comes, the rank dies and comes back, and what is typed afterwards is its input."""
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        home = os.path.join(folder, "home")
+        env = {**os.environ, "EYRIE_HOME": home, "PS1": "$ "}
+        terminal = Terminal(env)
+        line = 'echo runs; read word; echo "read <$word>"'
+        try:
+            terminal.types(f"{EYRIE} run -n 2 --ckpt-every 0.1 -- sh -c '{line}' &\n")
+            terminal.until("runs")
+            terminal.until("read <>")
+            ask = lambda *words: subprocess.run(  # noqa: E731
+                [EYRIE, *words], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            )
+            assert ask("checkpoint", "last", "--rank", "0").returncode == 0
+            assert ask("inject", "last", "kill-rank", "0").returncode == 0
+            terminal.types("fg\n")
+            terminal.until("eyrie run")
+            terminal.types("hello\n")
+            terminal.until("read <hello>")
+            terminal.until("$ ")
+        finally:
+            terminal.close()

@@ -66,6 +66,7 @@ OF = {
     "eyrie topo predict": "topo-predict",
     "eyrie topo place": "topo-place",
     "eyrie topo traffic": "topo-traffic",
+    "eyrie topo probe": "topo-probe",
     "eyrie vault ls": "vault-ls",
     "eyrie vault verify": "vault-mend",
     "eyrie vault scrub": "vault-mend",
@@ -259,6 +260,8 @@ def test_of_several_nodes():
         assert said("eyrie grow", ["last", "delta"], env)["joined"]
         assert said("eyrie explain", ["last", "node", "1"], env)["node"] == 1
         assert said("eyrie topo traffic", ["last"], env)["sent"]
+        probe = ["--hosts", "alpha,beta", "--rsh", rsh, "--address", "127.0.0.1", "--time", "20ms"]
+        assert len(said("eyrie topo probe", probe, env)["pairs"]) == 2
         assert {r["step"] for r in said("eyrie migrate", ["last", "--from", "1", "--to", "3"], env)} >= {"spare"}
         steps = said("eyrie drain", ["all", "beta"], env)
         assert steps[-1]["step"] == "left" and steps[-1]["job"], steps

@@ -1,12 +1,30 @@
 """A job that knows the network between its nodes: which spare it takes, and why."""
 
+import json
 import os
+import subprocess
 import tempfile
 
 from controller import kill_controller
 from drain import drain, ready
-from harness import example, run_to_end
+from harness import EYRIE, TIMEOUT_S, example, run_to_end
+from hosts import shell
+from netns import needs_root
+from network import Network
 from nodes import SIZES, Nodes
+
+# Two clusters of two hosts, which share a tenth of what a host has between them.
+PROBED = """
+[clusters.east]
+hosts = 2
+mbit = 200
+[clusters.west]
+hosts = 2
+mbit = 200
+[wan]
+mbit = 20
+routers = true
+"""
 
 # Six nodes at a switch, of which the first spare has a slow link.
 NETWORK = "graph\nnode n[0-5]\nswitch s\nlink n[0-3] s\nlink n5 s\nlink n4 s 0.001\nbandwidth 10K\n"
@@ -101,3 +119,32 @@ def test_files_that_describe_no_network_start_no_job():
     ):
         code, out, err = run_to_end(example("farm") + SIZES["farm"], options=options)
         assert code == 2 and why in err and not out, (options, code, out, err)
+
+
+def test_what_hosts_get_of_each_other_is_measured_and_a_network():
+    needs_root()
+    with Network(PROBED) as network, shell(network.remote_shell()) as rsh:
+        hosts = list(network.hosts)
+
+        def probe(*more):
+            command = [*network.hub.enter, EYRIE, "topo", "probe", "--hosts", ",".join(hosts), "--rsh", rsh, *more]
+            return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+        done = probe("--time", "1", "--json")
+        assert done.returncode == 0, done
+        found = json.loads(done.stdout)
+        assert found["groups"] == [hosts[:2], hosts[2:]], found
+        (between,) = found["between"]
+        # Much less than two hosts have, however busy this machine is, and no more than the link.
+        assert between["bytes_per_second"] < 1.2 * 20e6 / 8, between
+        assert len(found["pairs"]) == 12, found
+        with written(found["topology"]) as file:
+            shown = subprocess.run(
+                [EYRIE, "topo", "show", file.name, "--route", hosts[0], hosts[2], "--json"], capture_output=True, text=True
+            )
+        assert shown.returncode == 0 and json.loads(shown.stdout)["nodes"] == 4, shown
+        network.set_link(0, 1, "down")
+        done = probe("--limit", "5")
+        assert done.returncode == 1 and not done.stdout and hosts[2] in done.stderr, done
+    one = subprocess.run([EYRIE, "topo", "probe", "--hosts", "localhost"], capture_output=True, text=True)
+    assert one.returncode == 2 and "there is no pair" in one.stderr, one

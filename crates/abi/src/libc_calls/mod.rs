@@ -14,6 +14,7 @@
 mod appends;
 mod before;
 mod clocks;
+mod entries;
 mod identity;
 mod machine;
 mod names;

@@ -12,7 +12,7 @@ use libc::{mode_t, size_t, ssize_t};
 
 use super::real::{self, Real, call};
 use super::told::{fail, told};
-use super::{appends, before, timers};
+use super::{appends, before, entries, timers};
 
 /// Descriptors below this may be known as a device's.
 const DESCRIPTORS: usize = 1024;
@@ -273,6 +273,9 @@ unsafe fn open(real: &Real, path: *const c_char, flags: c_int, mode: mode_t) -> 
     let real = real.at();
     // SAFETY: the program's own arguments. The mode may be missing, and is not used then.
     unsafe {
+        if entries::is_empty(flags) {
+            return appends::note(entries::open(libc::AT_FDCWD, path, flags, mode), flags);
+        }
         let fd = if real.is_null() {
             libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, mode) as c_int
         } else {
@@ -292,6 +295,9 @@ unsafe fn open_at(
     let real = real.at();
     // SAFETY: as above.
     unsafe {
+        if entries::is_empty(flags) {
+            return appends::note(entries::open(folder, path, flags, mode), flags);
+        }
         let fd = if real.is_null() {
             libc::syscall(libc::SYS_openat, folder, path, flags, mode) as c_int
         } else {

@@ -123,6 +123,18 @@ reals! {
     PTHREAD_CREATE c"pthread_create"
     TMPNAM c"tmpnam"
     TEMPNAM c"tempnam"
+    UNLINK c"unlink"
+    UNLINKAT c"unlinkat"
+    REMOVE c"remove"
+    RMDIR c"rmdir"
+    RENAME c"rename"
+    RENAMEAT c"renameat"
+    MKDIR c"mkdir"
+    MKDIRAT c"mkdirat"
+    LINK c"link"
+    LINKAT c"linkat"
+    SYMLINK c"symlink"
+    SYMLINKAT c"symlinkat"
 }
 
 /// Calls a function of the C library.

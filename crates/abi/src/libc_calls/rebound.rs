@@ -9,7 +9,9 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
 
 use super::real::{self, Real};
-use super::{appends, clocks, identity, names, print, python, random, resolver, streams, waits};
+use super::{
+    appends, clocks, entries, identity, names, print, python, random, resolver, streams, waits,
+};
 use crate::launched;
 use crate::loaded::{self, Object};
 
@@ -35,8 +37,9 @@ struct Entry {
 /// A function of the C library, and which of this library takes its place.
 type Led = (&'static Real, *const c_void);
 
-/// Functions that a program asks in its own code only: files, random bytes, names.
-fn always() -> [Led; 21] {
+/// Functions that a program asks in its own code only: files and their names, random bytes, names
+/// of the machine.
+fn always() -> [Led; 33] {
     [
         (&real::WRITE, appends::eyrie_libc_write as *const c_void),
         (&real::WRITEV, appends::eyrie_libc_writev as *const c_void),
@@ -59,6 +62,18 @@ fn always() -> [Led; 21] {
         (&real::GETNAMEINFO, resolver::eyrie_libc_getnameinfo as *const c_void),
         (&real::GETHOSTBYNAME_R, resolver::eyrie_libc_gethostbyname_r as *const c_void),
         (&real::GETIFADDRS, names::eyrie_libc_getifaddrs as *const c_void),
+        (&real::UNLINK, entries::eyrie_libc_unlink as *const c_void),
+        (&real::UNLINKAT, entries::eyrie_libc_unlinkat as *const c_void),
+        (&real::REMOVE, entries::eyrie_libc_remove as *const c_void),
+        (&real::RMDIR, entries::eyrie_libc_rmdir as *const c_void),
+        (&real::RENAME, entries::eyrie_libc_rename as *const c_void),
+        (&real::RENAMEAT, entries::eyrie_libc_renameat as *const c_void),
+        (&real::MKDIR, entries::eyrie_libc_mkdir as *const c_void),
+        (&real::MKDIRAT, entries::eyrie_libc_mkdirat as *const c_void),
+        (&real::LINK, entries::eyrie_libc_link as *const c_void),
+        (&real::LINKAT, entries::eyrie_libc_linkat as *const c_void),
+        (&real::SYMLINK, entries::eyrie_libc_symlink as *const c_void),
+        (&real::SYMLINKAT, entries::eyrie_libc_symlinkat as *const c_void),
     ]
 }
 

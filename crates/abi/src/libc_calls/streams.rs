@@ -220,6 +220,20 @@ unsafe fn appending(mode: *const c_char) -> Option<c_int> {
     Some(access | extra(b'e', libc::O_CLOEXEC) | extra(b'x', libc::O_EXCL))
 }
 
+/// How a file is opened that is to be empty then, if this mode says so.
+unsafe fn emptying(mode: *const c_char) -> Option<c_int> {
+    // SAFETY: a text, by the contract of who opens it.
+    let mode = unsafe { std::ffi::CStr::from_ptr(mode) }.to_bytes();
+    let (first, rest) = mode.split_first()?;
+    if *first != b'w' || rest.contains(&b',') {
+        return None;
+    }
+    let access = if rest.contains(&b'+') { libc::O_RDWR } else { libc::O_WRONLY };
+    let extra = |letter, flag| if rest.contains(&letter) { flag } else { 0 };
+    let more = extra(b'e', libc::O_CLOEXEC) | extra(b'x', libc::O_EXCL);
+    Some(access | more | libc::O_CREAT | libc::O_TRUNC)
+}
+
 /// Whether appends may have to be done once. Before MPI_Init that is not known.
 fn may_append() -> bool {
     TELLS.load(Relaxed) || before::is_asked()
@@ -297,6 +311,12 @@ unsafe fn fopen(real: &Real, path: *const c_char, mode: *const c_char) -> *mut F
                     libc::close(fd);
                 }
                 return stream;
+            }
+            if TELLS.load(Relaxed)
+                && let Some(flags) = emptying(mode)
+            {
+                let fd = eyrie_libc_open(path, flags, ALL);
+                return if fd < 0 { null_mut() } else { plain_of(fd, mode) };
             }
         }
         let real = real.found();

@@ -44,17 +44,24 @@ fn is_own(stat: &libc::stat, kind: u32) -> bool {
         && (kind == libc::S_IFDIR || stat.st_nlink == 1)
 }
 
+/// Not by this library's `open`, as making the file is not told apart from its name.
+unsafe fn open(path: *const c_char, flags: c_int) -> c_int {
+    const OWN_FILE: c_uint = 0o600;
+    let flags = flags | libc::O_RDWR;
+    // SAFETY: a name.
+    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, OWN_FILE) as c_int }
+}
+
 impl Kind {
     fn make(self, name: &CStr) -> c_int {
-        const OWN_FILE: c_uint = 0o600;
         let at = name.as_ptr();
         // SAFETY: a name, and our variable.
         unsafe {
             match self {
-                Kind::File(flags) => {
-                    libc::open(at, flags | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, OWN_FILE)
+                Kind::File(flags) => open(at, flags | libc::O_CREAT | libc::O_EXCL),
+                Kind::Folder => {
+                    libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, at, 0o700) as c_int
                 }
-                Kind::Folder => libc::mkdir(at, 0o700),
                 Kind::Name => {
                     let mut stat: libc::stat = std::mem::zeroed();
                     if libc::lstat(at, &mut stat) == 0 {
@@ -79,7 +86,7 @@ impl Kind {
         unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
             if let Kind::File(flags) = self {
-                let fd = libc::open(name.as_ptr(), flags | libc::O_RDWR | libc::O_NOFOLLOW);
+                let fd = open(name.as_ptr(), flags | libc::O_NOFOLLOW);
                 if fd < 0 || libc::fstat(fd, &mut stat) == 0 && is_own(&stat, libc::S_IFREG) {
                     return if fd < 0 || libc::ftruncate(fd, 0) == 0 { fd } else { -1 };
                 }

@@ -19,6 +19,11 @@ impl Endpoint {
         self.replaying
     }
 
+    /// When this life of the rank began, in ns since 1970 by the clock of files.
+    pub fn begun(&self) -> u64 {
+        self.ctl.begun.load(Relaxed)
+    }
+
     fn repeats(&self) -> bool {
         self.door.replaying() || self.log.is_behind()
     }

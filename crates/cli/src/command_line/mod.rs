@@ -162,6 +162,9 @@ pub enum Command {
     /// Looks at a host (started by `eyrie doctor`, through a remote shell)
     #[command(name = "__look", hide = true)]
     Look,
+    /// Sends to hosts and receives of them (started by `eyrie topo probe`, through a remote shell)
+    #[command(name = "__measure", hide = true)]
+    Measure,
     /// The gateway of a cluster (started by the job's controller)
     #[command(name = "__gateway", hide = true)]
     Gateway,
@@ -239,6 +242,7 @@ impl Command {
             Command::Member => daemons::member(),
             Command::Host => daemons::host(&command()),
             Command::Look => look::look(),
+            Command::Measure => topo::measure::measure(),
             Command::Gateway => daemons::gateway(),
             Command::Pmix => join::speak(),
             Command::Call { folder, host, .. } => join::call(&folder, &host),

@@ -6,6 +6,7 @@
 use crate::batch::system;
 use crate::batch::time_left::{self, TimeLimit};
 use crate::client::{self, Client};
+use crate::launch::background;
 use crate::launch::lines::{Lines, Shown};
 use crate::launch::sender::Sender;
 use crate::messages::say;
@@ -450,7 +451,8 @@ fn stop_with_job(folder: &Path) {
 
 /// Passes standard input to the daemon, as much as it gives credit for.
 fn pass_input(sender: Sender, asks: Arc<AtomicBool>) -> anyhow::Result<()> {
-    // In the background of a terminal a read would stop us; ignored, it ends the input instead.
+    // In the background of a terminal a read would stop us, and with us the output of the job;
+    // ignored, it fails, and who reads waits until `fg`.
     // SAFETY: changes a disposition of this process only; daemons get the default.
     unsafe { libc::signal(libc::SIGTTIN, libc::SIG_IGN) };
     let pass = move || {
@@ -461,6 +463,9 @@ fn pass_input(sender: Sender, asks: Arc<AtomicBool>) -> anyhow::Result<()> {
                 Ok(0) => break,
                 Ok(count) => sender.input(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if background::waits_for_terminal(&error) => {
+                    std::thread::sleep(LOOK);
+                }
                 Err(_) => break,
             }
         }

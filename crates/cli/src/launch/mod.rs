@@ -1,6 +1,8 @@
 //! From options to a running job: its specification, its controller's process, and the console on
 //! it.
 
+pub mod asked;
+mod background;
 pub mod checks;
 pub mod console;
 pub mod controller;

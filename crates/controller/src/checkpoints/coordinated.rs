@@ -9,6 +9,7 @@
 
 use crate::Job;
 use crate::checkpoints::coordinated_model::{Coordinated, Set, UnderWay};
+use crate::checkpoints::failures::Refusals;
 use crate::checkpoints::fallback;
 use crate::checkpoints::model::Checkpoints;
 use crate::recovery::model::Strategy;
@@ -72,8 +73,9 @@ impl Job {
         }
         let left = ranks.iter().map(|r| r.0).collect();
         let (taken, begun_ms) = (BTreeMap::new(), now);
+        let (segment, failed, refusals) = (false, None, Refusals::default());
         let under_way =
-            UnderWay { generation, begun_ms, left, taken, segment: false, hold, failed: None };
+            UnderWay { generation, begun_ms, left, taken, segment, hold, failed, refusals };
         coordinated.under_way = Some(under_way);
         for &(rank, _) in &ranks {
             let mut event = self.clock.event(EventKind::Checkpointing);
@@ -100,7 +102,12 @@ impl Job {
         set.left.remove(&rank);
         match result {
             CheckpointResult::Taken(taken) => drop(set.taken.insert(rank, taken)),
-            CheckpointResult::Failed { text, .. } | CheckpointResult::NoPartner(text) => {
+            CheckpointResult::Failed { text, lasting } => {
+                set.refusals.one_more(lasting);
+                set.failed = Some(format!("rank {rank}: {text}"));
+            }
+            CheckpointResult::NoPartner(text) => {
+                set.refusals.one_more(false);
                 set.failed = Some(format!("rank {rank}: {text}"));
             }
             CheckpointResult::Died => {
@@ -130,6 +137,7 @@ impl Job {
         let over = |s: &mut UnderWay| s.left.is_empty() && s.segment;
         let Some(set) = coordinated.under_way.take_if(over) else { return };
         let (hold, generation, begun_ms) = (set.hold, set.generation, set.begun_ms);
+        let lasting = set.refusals.are_lasting();
         let committed = self.commit(set);
         // After it is known what it cost.
         self.checkpoints.coordinated.iter_mut().for_each(|t| t.rest(now, begun_ms));
@@ -140,7 +148,7 @@ impl Job {
                 if hold {
                     self.nodes.to_all(&ToNode::Signal { signal: SIGCONT });
                 }
-                self.coordinated_failed(generation, why);
+                self.coordinated_failed(generation, why, lasting);
             }
         }
     }
@@ -160,7 +168,7 @@ impl Job {
             return Err(why);
         }
         let Some(coordinated) = &mut self.checkpoints.coordinated else { return Ok(()) };
-        coordinated.told = None;
+        coordinated.succeeded();
         coordinated.kept.push(Set { generation, gone });
         let surplus = coordinated.kept.len().saturating_sub(KEPT);
         let old: Vec<u32> = coordinated.kept.drain(..surplus).map(|s| s.generation).collect();
@@ -200,11 +208,14 @@ impl Job {
         self.outside.files.write_saved(&state)
     }
 
-    pub(crate) fn coordinated_failed(&mut self, generation: u32, why: String) {
+    pub(crate) fn coordinated_failed(&mut self, generation: u32, why: String, lasting: bool) {
+        let clock = self.clock.now();
         self.remove_segment(&saved_job::segment_name(generation));
-        self.checkpoints.coordinated.iter_mut().for_each(|t| t.failed += 1);
+        let failures = self.checkpoints.coordinated.iter_mut().map(|t| &mut t.failures);
+        failures.for_each(|f| f.one_more(clock, lasting));
         let told = self.checkpoints.coordinated.as_mut().map(|t| t.told.replace(why.clone()));
-        if told.flatten().as_ref() != Some(&why) {
+        // A save tells of it by itself.
+        if told.flatten().as_ref() != Some(&why) && !self.save_is_asked() {
             self.journal.say(format!(
                 "no checkpoint of all ranks: {why}; the job goes on, the last one stays"
             ));
@@ -214,13 +225,12 @@ impl Job {
         event.text = why.clone();
         self.journal.log_event(event);
         for rank in 0..self.size() {
-            self.fail_asks(rank, &why);
+            self.fail_asks(rank, &why, lasting);
         }
         // Else another is taken.
-        let swaps = self.is_swapped();
-        if let Some(why) =
-            self.checkpoints.coordinated.as_mut().filter(|_| swaps).and_then(Coordinated::fails)
-        {
+        let (swaps, patience) = (self.is_swapped(), self.checkpoint_patience());
+        let sets = self.checkpoints.coordinated.as_mut().filter(|_| swaps);
+        if let Some(why) = sets.and_then(|t| t.fails(patience, clock)) {
             self.not_swapped(&why);
         }
     }

@@ -2,16 +2,16 @@
 //!
 //! Kept true: numbers of sets only grow. Taking one is `coordinated` and `coordinated_nodes`.
 
+use crate::checkpoints::failures::{Failures, Refusals};
 use crate::checkpoints::model::Voided;
+use crate::clock::Now;
 use crate::leaving::model::Round;
 use eyrie_control::node::Taken;
 use eyrie_protocol::coordinated_snapshot::CoordinatedSnapshot;
 use eyrie_protocol::interval::{Cost, Interval};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// After so many sets in a row that did not come about nodes do not leave.
-pub(super) const MOST_FAILED: u32 = 3;
+use std::time::Duration;
 
 /// A set of checkpoints that is being taken.
 pub(super) struct UnderWay {
@@ -25,6 +25,7 @@ pub(super) struct UnderWay {
     /// Ranks stay stopped.
     pub(super) hold: bool,
     pub(super) failed: Option<String>,
+    pub(super) refusals: Refusals,
 }
 
 /// A set that counts.
@@ -42,8 +43,8 @@ pub(crate) struct Coordinated {
     pub(super) due_ms: u64,
     /// The next one comes soon after the start.
     pub(super) early: bool,
-    /// How many in a row did not come about.
-    pub(super) failed: u32,
+    /// Those in a row that did not come about.
+    pub(super) failures: Failures,
     /// All stood with this set, to go on elsewhere.
     pub(crate) moves: Option<u32>,
     /// All stood with this set, and their memory went out with it (`swap`).
@@ -80,7 +81,7 @@ impl Coordinated {
             interval: Interval::new(every_ms, 1, true, now_ms),
             due_ms: now_ms.saturating_add(first),
             early: first < every_ms,
-            failed: 0,
+            failures: Failures::default(),
             moves: None,
             out: None,
             wanted: false,
@@ -190,18 +191,28 @@ impl Coordinated {
 
     /// One counts.
     pub(crate) fn succeeded(&mut self) {
-        (self.told, self.failed) = (None, 0);
+        (self.told, self.failures) = (None, Failures::default());
     }
 
     /// What did not come about long ago keeps nobody from leaving.
     pub(crate) fn tries_anew(&mut self) {
-        self.failed = 0;
+        self.failures = Failures::default();
     }
 
-    /// Why sets do not come about, if so many in a row did not.
-    pub(crate) fn fails(&mut self) -> Option<String> {
-        let why = self.told.clone().filter(|_| self.failed >= MOST_FAILED)?;
-        self.failed = 0;
+    /// Whether the next one has to wait a little, as the last one did not come about.
+    pub(crate) fn pause(&self, clock: Now) -> Option<Duration> {
+        self.failures.pause(clock)
+    }
+
+    /// A part of the set that is being taken was refused, for what lasts or for what passes.
+    pub(super) fn refused(&mut self, lasting: bool) {
+        self.taking.iter_mut().for_each(|t| t.refusals.one_more(lasting));
+    }
+
+    /// Why sets do not come about, if that lasts, or has for so long.
+    pub(crate) fn fails(&mut self, patience: Duration, clock: Now) -> Option<String> {
+        let why = self.told.clone().filter(|_| self.failures.given_up(patience, clock))?;
+        self.failures = Failures::default();
         Some(format!("no checkpoint of all ranks can be taken: {why}"))
     }
 
@@ -246,6 +257,7 @@ pub(crate) struct Taking {
     pub(super) begun_ms: u64,
     /// Ranks stay stopped.
     pub(super) hold: bool,
+    pub(super) refusals: Refusals,
 }
 
 impl Taking {
@@ -258,8 +270,8 @@ impl Coordinated {
     /// What is being taken, if one part of it is missing and it is known how all others came out.
     pub(crate) fn void_snapshot(&mut self, now_ms: u64) -> Option<Voided> {
         let void = |t: &mut Taking| t.set.is_over() && t.set.failed().is_some();
-        let Taking { set, begun_ms, hold } = self.taking.take_if(void)?;
+        let Taking { set, begun_ms, hold, refusals } = self.taking.take_if(void)?;
         self.rest(now_ms, begun_ms);
-        Some(Voided { set, lasting: false, hold })
+        Some(Voided { set, lasting: refusals.are_lasting(), hold })
     }
 }

@@ -10,6 +10,7 @@
 
 use crate::Job;
 use crate::checkpoints::coordinated_model::{Coordinated, Taking};
+use crate::checkpoints::failures::Refusals;
 use crate::journal::Entry;
 use crate::leaving::model::Round;
 use eyrie_control::EventKind;
@@ -45,7 +46,8 @@ impl Job {
         let set = self.order_set(generation, 0..self.size(), hold);
         round.into_iter().for_each(|round| self.note_round(0..self.size(), round));
         if let Some(coordinated) = &mut self.checkpoints.coordinated {
-            coordinated.taking = Some(Taking { set, begun_ms: now, hold });
+            let refusals = Refusals::default();
+            coordinated.taking = Some(Taking { set, begun_ms: now, hold, refusals });
         }
     }
 
@@ -89,7 +91,7 @@ impl Job {
     pub(crate) fn end_coordinated(&mut self, rank: u32) {
         let Some(why) = self.no_more_coordinated() else { return };
         self.checkpoints.coordinated.iter_mut().for_each(|t| t.end(rank));
-        (0..self.size()).for_each(|r| self.fail_asks(r, &why));
+        (0..self.size()).for_each(|r| self.fail_asks(r, &why, true));
     }
 
     /// Why there cannot be another set.
@@ -138,8 +140,7 @@ impl Job {
             self.give_up_output(rank);
         }
         self.outside.reach("back-1");
-        if self.saving.under_way.is_some() {
-            self.checkpoints.asks.retain(|a| !a.ends);
+        if self.saving.under_way.is_some() && !self.save_is_asked() {
             self.not_saved("a rank or a node died");
         }
         self.renew_nodes();

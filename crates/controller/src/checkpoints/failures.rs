@@ -46,6 +46,34 @@ impl Failures {
     }
 }
 
+/// Whether what a set of checkpoints lacks would be lacking again. Where one part was refused for
+/// what passes, others may have been because of it.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Refusals {
+    lasts: bool,
+    passes: bool,
+}
+
+impl Refusals {
+    pub fn one_more(&mut self, lasting: bool) {
+        self.lasts |= lasting;
+        self.passes |= !lasting;
+    }
+
+    /// Whether the next set would fail for the same reason.
+    pub fn are_lasting(self) -> bool {
+        self.lasts && !self.passes
+    }
+}
+
+/// Why a rank has no checkpoint; those that are checkpointed together have it named.
+pub(crate) fn of_rank(rank: u32, why: &str) -> String {
+    match why.starts_with("rank ") {
+        true => why.to_string(),
+        false => format!("no checkpoint of rank {rank}: {why}"),
+    }
+}
+
 /// Whether two reasons differ in numbers only, as those of a rank, of a checkpoint or of bytes.
 pub(crate) fn alike(a: &str, b: &str) -> bool {
     let words = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();
@@ -90,6 +118,17 @@ mod tests {
         let full = |rank: u32, number: u32| format!("no space for rank-{rank}.gen-{number}");
         assert!(alike(&full(0, 9), &full(12, 10)));
         assert!(!alike(&full(0, 9), "no space for rank-0"));
+    }
+
+    #[test]
+    fn a_set_that_waits_for_what_passes_is_tried_again() {
+        let of = |parts: &[bool]| {
+            let mut refusals = Refusals::default();
+            parts.iter().for_each(|lasting| refusals.one_more(*lasting));
+            refusals.are_lasting()
+        };
+        assert!(of(&[true]) && of(&[true, true]));
+        assert!(!of(&[]) && !of(&[false]) && !of(&[true, false]) && !of(&[false, true]));
     }
 
     #[test]

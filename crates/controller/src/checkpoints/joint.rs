@@ -27,6 +27,14 @@ impl Checkpoints {
         all.chain(self.units.sets()).chain(snapshot.map(|set| (SetOf::Snapshot, set)))
     }
 
+    /// A part of a unit's set was refused, for what lasts or for what passes.
+    fn refused(&mut self, unit: u32, lasting: bool) {
+        match &mut self.coordinated {
+            Some(coordinated) => coordinated.refused(lasting),
+            None => self.units.refused(unit, lasting),
+        }
+    }
+
     fn set(&mut self, of: SetOf) -> Option<&mut CoordinatedSnapshot> {
         self.sets().find(|one| one.0 == of).map(|one| one.1)
     }
@@ -160,8 +168,14 @@ impl Job {
             CheckpointResult::Died if of == SetOf::Snapshot => Err(String::new()),
             CheckpointResult::Died => Err(format!("rank {rank} did not come to stand")),
         };
-        if let (SetOf::Unit(unit), CheckpointResult::Failed { lasting: true, .. }) = (of, result) {
-            self.checkpoints.units.fails_for_good(unit);
+        match (of, result) {
+            (SetOf::Unit(unit), CheckpointResult::Failed { lasting, .. }) => {
+                self.checkpoints.refused(unit, *lasting);
+            }
+            (SetOf::Unit(unit), CheckpointResult::NoPartner(_)) => {
+                self.checkpoints.refused(unit, false);
+            }
+            _ => {}
         }
         self.lose_part(of, rank, part);
     }
@@ -199,7 +213,7 @@ impl Job {
         self.throw_away(&set);
         self.plan(Input::VoidUnit { unit, generation });
         match self.checkpoints.coordinated.is_some() {
-            true => self.coordinated_failed(generation, why.to_string()),
+            true => self.coordinated_failed(generation, why.to_string(), lasting),
             false => self.unit_failed(unit, generation, why, lasting),
         }
     }

@@ -46,6 +46,7 @@ impl Job {
             self.tend_retries();
             self.tend_repeated_deaths();
             self.tend_sharing();
+            self.tend_save();
         }
         if !self.recovery.monitor.running() || !self.spec.protection.ft.protects() {
             return;
@@ -95,7 +96,7 @@ impl Job {
             .min(self.console.next_input())
             .min(self.next_unfinished())
             .min(self.next_timer());
-        let others = others.min(self.next_sample());
+        let others = others.min(self.next_sample()).min(self.next_save());
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(others)
     }
 
@@ -233,7 +234,7 @@ impl Job {
         self.nodes.to_all(&ToNode::Trim { rank, need, det_pos });
         self.journal.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
-        self.answer_asks(rank, Some(generation), &answer);
+        self.answer_asks(rank, Some(generation), &answer, false);
         self.checkpoints.fallback.count(rank);
         self.step(monitor::Input::Reached { rank, place });
         self.swap_image(rank, generation, true);
@@ -308,8 +309,7 @@ impl Job {
         event.generation = Some(generation);
         event.text = reason.clone();
         self.journal.log_event(event);
-        let answer = NodeMsg::CheckpointFailed { rank, reason };
-        self.answer_asks(rank, Some(generation), &answer);
+        self.refuse_asks(rank, Some(generation), &reason, false);
     }
 
     pub(crate) fn checkpoint_failed(
@@ -326,8 +326,11 @@ impl Job {
             |r: &Rank| r.failing.reason.as_deref().is_some_and(|old| failures::alike(old, &reason));
         let news = !is_same(r);
         let stays = r.retention.newest().map_or("", |_| ", the last checkpoint stays");
-        // Of what fails at many ranks alike, as where a disk is full, one line is enough.
-        if news && !self.ranks.all.iter().any(is_same) {
+        // Of what fails at many ranks alike, as where a disk is full, one line is enough. A save
+        // tells of it by itself.
+        let told =
+            self.ranks.all.iter().any(is_same) || self.save_waits_for(rank, Some(generation));
+        if news && !told {
             self.journal
                 .say(format!("no checkpoint of rank {rank}: {reason}; the job goes on{stays}"));
         }
@@ -339,8 +342,7 @@ impl Job {
             event.text = reason.clone();
             self.journal.log_event(event);
         }
-        let answer = NodeMsg::CheckpointFailed { rank, reason };
-        self.answer_asks(rank, Some(generation), &answer);
+        self.refuse_asks(rank, Some(generation), &reason, lasting);
     }
 
     /// A rank waits for log space: brings forward the checkpoint that frees most of it.
@@ -403,7 +405,7 @@ impl Job {
         self.nodes.to_all(&ToNode::Unprotect);
         for rank in 0..self.size() {
             self.checkpoints.scheduler.set_live(self.checkpoints.units.turn(rank), false);
-            self.fail_asks(rank, "the job runs without protection");
+            self.fail_asks(rank, "the job runs without protection", true);
             if self.ranks.rank(rank).gone {
                 self.plan(Input::RankReleased { rank });
             }
@@ -456,13 +458,21 @@ impl Job {
         Ok(())
     }
 
-    pub(crate) fn fail_asks(&mut self, rank: u32, reason: &str) {
-        let answer = NodeMsg::CheckpointFailed { rank, reason: reason.to_string() };
-        self.answer_asks(rank, None, &answer);
+    pub(crate) fn fail_asks(&mut self, rank: u32, reason: &str, lasting: bool) {
+        self.refuse_asks(rank, None, reason, lasting);
     }
 
-    fn answer_asks(&mut self, rank: u32, generation: Option<u32>, answer: &NodeMsg) {
-        for ask in &mut self.checkpoints.asks {
+    /// There is no checkpoint for those who wait for it. A save is tried again.
+    fn refuse_asks(&mut self, rank: u32, generation: Option<u32>, reason: &str, lasting: bool) {
+        let again =
+            self.save_waits_for(rank, generation) && self.saves_again(rank, reason, lasting);
+        let answer = NodeMsg::CheckpointFailed { rank, reason: reason.to_string() };
+        self.answer_asks(rank, generation, &answer, again);
+    }
+
+    /// With `again` those who want to save the job wait on.
+    fn answer_asks(&mut self, rank: u32, generation: Option<u32>, answer: &NodeMsg, again: bool) {
+        for ask in self.checkpoints.asks.iter_mut().filter(|a| !(again && a.ends)) {
             let before = ask.left.len();
             ask.left.retain(|(r, after)| *r != rank || generation.is_some_and(|g| g <= *after));
             if ask.left.len() < before {

@@ -3,6 +3,7 @@
 //! Kept true: a rank's turn is its unit's. What is ordered by it is in `checkpoints` and `units`.
 
 use crate::checkpoints::coordinated_model::Coordinated;
+use crate::checkpoints::failures::{Refusals, of_rank};
 use crate::checkpoints::fallback_model::Fallback;
 use crate::outside::ClientHandle;
 use eyrie_control::{JobSpec, Meta, NodeMsg};
@@ -96,7 +97,11 @@ impl Ask {
     /// One of its ranks has a checkpoint, or will have none.
     pub(super) fn answer(&mut self, answer: &NodeMsg, told: &mut Vec<(ClientHandle, NodeMsg)>) {
         if let NodeMsg::CheckpointFailed { rank, reason } = answer {
-            self.failed.get_or_insert_with(|| format!("no checkpoint of rank {rank}: {reason}"));
+            self.failed.get_or_insert_with(|| of_rank(*rank, reason));
+            if self.ends {
+                // It does not become a save any more, whatever comes of the others.
+                self.left.clear();
+            }
         }
         if let Some(client) = &self.client {
             told.push((client.clone(), answer.clone()));
@@ -128,8 +133,7 @@ pub(crate) fn place(point: &Point) -> u64 {
 pub(crate) struct Taking {
     pub(super) unit: u32,
     pub(super) set: CoordinatedSnapshot,
-    /// The next would fail, too.
-    pub(super) lasting: bool,
+    pub(super) refusals: Refusals,
 }
 
 /// The recovery units of a job.
@@ -196,16 +200,17 @@ impl Units {
         self.taking.iter_mut().map(|t| (SetOf::Unit(t.unit), &mut t.set))
     }
 
-    /// The next set of a unit would fail, too.
-    pub fn fails_for_good(&mut self, unit: u32) {
-        self.taken_of(unit).into_iter().for_each(|t| t.lasting = true);
+    /// A part of a unit's set was refused, for what lasts or for what passes.
+    pub fn refused(&mut self, unit: u32, lasting: bool) {
+        self.taken_of(unit).into_iter().for_each(|t| t.refusals.one_more(lasting));
     }
 
     /// Forgets a set of which it is known how all of it came out. Returned if it failed.
     pub fn end(&mut self, unit: u32) -> Option<Voided> {
         let over = |t: &Taking| t.unit == unit && t.set.is_over();
         let index = self.taking.iter().position(over)?;
-        let Taking { set, lasting, .. } = self.taking.swap_remove(index);
+        let Taking { set, refusals, .. } = self.taking.swap_remove(index);
+        let lasting = refusals.are_lasting();
         set.failed().is_some().then_some(Voided { set, lasting, hold: false })
     }
 

@@ -9,6 +9,7 @@
 //! goes on before all of them stand, on whichever nodes (`protocol::coordinated_snapshot`); if one
 //! part of it fails it is given up when it is known how all others came out.
 
+use crate::checkpoints::failures::Refusals;
 use crate::checkpoints::model::{SetOf, Taking};
 use crate::{Job, monitor};
 use eyrie_control::node::ToNode;
@@ -47,7 +48,7 @@ impl Job {
         let generations = ranks.iter().map(|r| self.ranks.all[*r as usize].retention.begin());
         let generation = generations.max().unwrap_or(0);
         let set = self.order_set(generation, ranks, hold);
-        self.checkpoints.units.taking.push(Taking { unit, set, lasting: false });
+        self.checkpoints.units.taking.push(Taking { unit, set, refusals: Refusals::default() });
         true
     }
 
@@ -90,7 +91,7 @@ impl Job {
         for &rank in others {
             let r = self.ranks.rank(rank);
             (r.failing.failures, r.failing.reason) = (failures.clone(), reason.clone());
-            self.fail_asks(rank, why);
+            self.fail_asks(rank, why, lasting);
         }
     }
 
@@ -147,7 +148,7 @@ impl Job {
     pub(crate) fn unit_ends(&mut self, rank: u32) {
         for mate in self.checkpoints.units.mates(rank).into_iter().filter(|r| *r != rank) {
             if let Some(why) = self.why_unit_ended(mate) {
-                self.fail_asks(mate, &why);
+                self.fail_asks(mate, &why, true);
             }
         }
     }

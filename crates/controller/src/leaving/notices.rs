@@ -142,7 +142,12 @@ impl Job {
         let passed =
             nodes.iter().filter_map(|n| Some(self.leaving.notices.nodes.get(n)?.elapsed(clock)));
         let left = self.grace().saturating_sub(passed.max().unwrap_or_default());
-        left.saturating_sub(FAREWELL.min(self.grace() / 4))
+        left.saturating_sub(self.farewell())
+    }
+
+    /// What is kept of it for the end.
+    fn farewell(&self) -> Duration {
+        FAREWELL.min(self.grace() / 4)
     }
 
     /// All nodes go: the job is saved.
@@ -161,7 +166,7 @@ impl Job {
             ));
         }
         self.journal.say("all nodes are to end: the job is saved, and goes on with eyrie restart");
-        let saved = self.checkpoint_and_end(None);
+        let saved = self.save_within(self.time_left(nodes), None);
         saved.map_err(|why| format!("all nodes are to end, and the job cannot be saved: {why}"))
     }
 
@@ -200,7 +205,7 @@ impl Job {
             return true;
         }
         self.all_stay("the allocation ends: the job is saved");
-        match self.checkpoint_and_end(None) {
+        match self.save_within(self.grace().saturating_sub(self.farewell()), None) {
             Ok(()) => true,
             Err(why) => {
                 self.journal.say(format!("the job is not saved: {why}"));
@@ -280,6 +285,9 @@ impl Job {
             return Err(String::from("it is just starting"));
         }
         self.all_stay("the job is told to end, and saved");
-        self.checkpoint_and_end(None)
+        let since = self.leaving.notices.here.as_ref().map(|here| here.since);
+        let passed = since.map_or(Duration::ZERO, |since| since.elapsed(self.clock.now()));
+        let left = self.grace().saturating_sub(passed).saturating_sub(self.farewell());
+        self.save_within(left, None)
     }
 }

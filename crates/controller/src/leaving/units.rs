@@ -37,7 +37,7 @@ impl Job {
             let why = self.ranks.all[*rank as usize].failing.reason.clone().unwrap_or_default();
             format!("rank {rank} cannot be checkpointed: {why}")
         });
-        let sets = |job: &mut Job| job.checkpoints.coordinated.as_mut()?.fails();
+        let sets = |job: &mut Job| job.checkpoints.coordinated.as_mut()?.fails(patience, clock);
         self.why_unit_ended(first).or(failed).or_else(|| sets(self))
     }
 
@@ -75,7 +75,10 @@ impl Job {
             return;
         }
         if let Some(coordinated) = &mut self.checkpoints.coordinated {
-            return coordinated.request_round(round);
+            if coordinated.pause(clock).is_none() {
+                coordinated.request_round(round);
+            }
+            return;
         }
         let holds = round == Round::Last;
         if self.checkpoints.scheduler.begin(unit, now) && self.begin_turn(unit, holds) {

@@ -9,6 +9,8 @@ pub mod driven;
 mod files;
 mod launcher;
 #[cfg(test)]
+mod saving_tests;
+#[cfg(test)]
 mod tests;
 
 use crate::outside::{

@@ -26,12 +26,16 @@ fn joins(job: &mut Job, frames: &Frames, node: u32, epoch: u64) {
     let wired = frames.line(u64::from(node) + 1);
     job.take(Msg::Connected { node, epoch, wired });
     let at = |port| ([127, 0, 0, 1], port).into();
-    let message = FromNode::Joined { pid: 100 + node, link: at(1), store: at(2) };
-    let frame = Numbered { number: 1, heard: 0, message };
+    say(job, node, 1, FromNode::Joined { pid: 100 + node, link: at(1), store: at(2) });
+}
+
+/// What a node says by its frame of this number.
+pub(super) fn say(job: &mut Job, node: u32, number: u64, message: FromNode) {
+    let frame = Numbered { number, heard: 0, message };
     job.take(Msg::Framed { node, line: u64::from(node) + 1, frame });
 }
 
-fn begun(memory: &Memory, frames: &Frames) -> Job {
+pub(super) fn begun(memory: &Memory, frames: &Frames) -> Job {
     let outside = memory.outside();
     let start = |node| outside.launcher.start_daemon(node, u64::from(node) + 1, None).unwrap();
     let nodes = (0..2).map(|node| Node::there(start(node))).collect();
@@ -48,7 +52,7 @@ fn begun(memory: &Memory, frames: &Frames) -> Job {
     job
 }
 
-fn orders(frames: &Frames) -> Vec<(u64, ToNode)> {
+pub(super) fn orders(frames: &Frames) -> Vec<(u64, ToNode)> {
     let order = |(line, sent)| match sent {
         Sent::Frame(frame) => Some((line, frame.message)),
         Sent::Confirmed(_) | Sent::HungUp => None,

@@ -119,7 +119,7 @@ impl Job {
         for ask in self.checkpoints.asks.iter_mut().filter(|a| a.ends) {
             ask.left.retain(|(r, _)| *r != rank);
         }
-        self.fail_asks(rank, "it has ended");
+        self.fail_asks(rank, "it has ended", true);
         if self.verify.is_some() {
             return;
         }

@@ -9,7 +9,9 @@
 //! Kept true: the job ends only when all of that is on disk; whatever fails before, it goes on.
 //! What is saved stays until every rank runs again.
 
+pub(crate) mod again;
 pub(crate) mod archive;
+pub(crate) mod attempts;
 pub(crate) mod consistent_cut;
 pub(crate) mod model;
 pub(crate) mod periodic;
@@ -20,6 +22,7 @@ pub(crate) mod second_level;
 use crate::checkpoints::coordinated_model::Coordinated;
 use crate::checkpoints::fallback;
 use crate::outside::ClientHandle;
+use crate::saving::attempts::Attempts;
 use crate::saving::model::{Archive, Save};
 use crate::{Ask, Job, monitor};
 use eyrie_control::node::ToNode;
@@ -29,6 +32,7 @@ use eyrie_state::local;
 use eyrie_state::saved_job::{self, SavedJob, SavedRank};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 /// Variables that are secrets, and those of whoever goes on.
 const KEYS: [&str; 5] = [
@@ -50,8 +54,18 @@ fn as_begun(spec: &JobSpec) -> JobSpec {
 }
 
 impl Job {
-    /// Has the job saved, and ended when that is done.
+    /// Has the job saved, and ended when that is done. Nothing presses.
     pub fn checkpoint_and_end(&mut self, client: Option<ClientHandle>) -> Result<(), String> {
+        let limit_ms = self.spec.timing.intervals.retries.saves_ms;
+        self.save_within(Duration::from_millis(limit_ms), client)
+    }
+
+    /// The same; for so long it is tried again what stands in the way and passes.
+    pub(crate) fn save_within(
+        &mut self,
+        limit: Duration,
+        client: Option<ClientHandle>,
+    ) -> Result<(), String> {
         if let Some(why) = self.not_to_be_saved() {
             return Err(why);
         }
@@ -60,7 +74,8 @@ impl Job {
             true => "saving the job by the checkpoints that its memory went to, to end it",
             false => "checkpointing all ranks, to save the job and end it",
         });
-        let save = Save { client: client.clone(), swapped, ..Save::default() };
+        let attempts = Attempts::for_so_long(limit, self.clock.now());
+        let save = Save { client: client.clone(), swapped, attempts, ..Save::default() };
         self.saving.under_way = Some(save);
         if self.spec.program.input_is_file {
             self.console.input.take_all();

@@ -4,6 +4,7 @@
 //! awaited. Bringing it is left to `saving`, `archive`, `periodic` and `second_level`.
 
 use crate::outside::ClientHandle;
+use crate::saving::attempts::Attempts;
 use eyrie_control::node::Determinants;
 use eyrie_control::{Delivered, SavedSet, SavedWay, Stored, StoredFile, Way};
 use eyrie_protocol::consistent_cut;
@@ -45,6 +46,8 @@ pub(crate) struct Save {
     pub(crate) swapped: bool,
     /// Over nodes: these bring what they have.
     pub collecting: Option<Collecting>,
+    /// What was tried in vain.
+    pub(super) attempts: Attempts,
 }
 
 impl Save {

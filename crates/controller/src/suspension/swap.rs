@@ -82,7 +82,9 @@ impl Job {
     /// How long the main loop may sleep.
     pub(crate) fn next_swap(&self) -> Duration {
         let clock = self.clock.now();
+        let sets = self.checkpoints.coordinated.as_ref().and_then(|t| t.pause(clock));
         let pauses = self.ranks.all.iter().filter_map(|r| r.failing.failures.pause(clock));
+        let pauses = pauses.chain(sets);
         let next = if self.is_swapped() { pauses.min() } else { None };
         next.unwrap_or(Duration::MAX)
     }
@@ -110,7 +112,7 @@ impl Job {
             return self.not_swapped(&why);
         }
         if let Some(coordinated) = &mut self.checkpoints.coordinated {
-            if !coordinated.is_taking() {
+            if !coordinated.is_taking() && coordinated.pause(clock).is_none() {
                 coordinated.request();
             }
             return;

@@ -439,7 +439,7 @@ fn settled(
         }
     }
     let what = "changed its mappings whenever these were read";
-    Err(CaptureError::Unsupported(what.into()))
+    Err(CaptureError::Unsupported(what.into()).for_now())
 }
 
 impl Plan {

@@ -132,7 +132,11 @@ pub(crate) fn not_stopped(error: FreezeError) -> CaptureError {
     match error {
         FreezeError::Gone => CaptureError::Gone,
         FreezeError::Os { what, source } => CaptureError::Os { what, source },
-        other => CaptureError::Unsupported(format!("cannot be stopped: {other}")),
+        other => {
+            let lasts = other.is_lasting();
+            let error = CaptureError::Unsupported(format!("cannot be stopped: {other}"));
+            if lasts { error } else { error.for_now() }
+        }
     }
 }
 

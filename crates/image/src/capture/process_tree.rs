@@ -181,7 +181,8 @@ fn ended(pid: libc::pid_t, agent: &Agent) -> Result<Ended, CaptureError> {
         return Err(CaptureError::Unsupported(format!("does not tell how its child {pid} ended")));
     };
     if who & 0xffff_ffff != pid as u64 {
-        return Err(CaptureError::Unsupported(format!("has a child, {pid}, that is just ending")));
+        let what = format!("has a child, {pid}, that is just ending");
+        return Err(CaptureError::Unsupported(what).for_now());
     }
     Ok(Ended {
         pid,
@@ -231,7 +232,9 @@ fn refuse_joined(child: libc::pid_t, parent: libc::pid_t) -> Result<(), CaptureE
         // SAFETY: numbers only. A kernel without the call answers -1.
         let r = unsafe { libc::syscall(libc::SYS_kcmp, child, parent, kind, 0, 0) };
         if r == 0 {
-            return Err(CaptureError::Unsupported(format!("shares its {what} with its parent")));
+            let refusal = CaptureError::Unsupported(format!("shares its {what} with its parent"));
+            // One that was started by `vfork` does until it executes its program.
+            return Err(if kind == KCMP_VM { refusal.for_now() } else { refusal });
         }
     }
     let clocks = |pid| fs::read_link(format!("/proc/{pid}/ns/time")).ok();

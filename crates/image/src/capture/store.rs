@@ -80,7 +80,8 @@ impl Snapshot {
             _ => return Ok(()),
         };
         match self.stood.get() {
-            Some(_) => Err(CaptureError::Unsupported(what.into())),
+            // It stood for as long as it may.
+            Some(_) => Err(CaptureError::Unsupported(what.into()).for_now()),
             None => Ok(()),
         }
     }

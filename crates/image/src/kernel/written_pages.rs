@@ -139,7 +139,10 @@ impl Writes {
         self.unwatched.clear();
         match self.take(pid, maps, It::Runs)? {
             Ok(Some(spans)) => Ok(spans),
-            Ok(None) => Err(CaptureError::Unsupported("was executed anew meanwhile".into())),
+            Ok(None) => {
+                let what = "was executed anew meanwhile".into();
+                Err(CaptureError::Unsupported(what).for_now())
+            }
             Err(obstacle) => {
                 let what = format!("does not tell any more what it writes: {}", obstacle.0);
                 Err(CaptureError::Unsupported(what))

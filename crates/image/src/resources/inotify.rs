@@ -5,7 +5,7 @@
 use crate::error::{CaptureError, RestoreError, file_error};
 use crate::kernel::procfs;
 use crate::kernel::remote_descriptors::{self, RemoteDescriptors};
-use crate::resources::open::{Open, cannot, refused, unclear};
+use crate::resources::open::{Open, cannot, refused, refused_now, unclear};
 use crate::resources::resource::{Look, Made, Making, Resource};
 use eyrie_image_format::state::files::path_of;
 use eyrie_image_format::state::resources::{Inotify, Watch};
@@ -59,7 +59,7 @@ fn watched(this: &Open, remote: &RemoteDescriptors) -> Result<Vec<Watch>, Captur
     if remote_descriptors::ioctl::<i32>(&fd, libc::FIONREAD).is_ok_and(|bytes| bytes > 0) {
         let what = "an inotify instance with events that the program has not read yet; try again \
                     when it has";
-        return Err(refused(this, what.into()));
+        return Err(refused_now(this, what.into()));
     }
     let mut watches = Vec::new();
     for (_, line) in this.info.lines.iter().filter(|(key, _)| key == "inotify wd") {

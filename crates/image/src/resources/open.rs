@@ -116,6 +116,11 @@ pub fn refused(this: &Open, what: String) -> CaptureError {
     CaptureError::Descriptor { fd: this.fd as i32, what }
 }
 
+/// Refuses a descriptor for now: what is behind it passes by what the program does anyway.
+pub fn refused_now(this: &Open, what: String) -> CaptureError {
+    refused(this, what).for_now()
+}
+
 /// What the kernel tells of a descriptor is not understood.
 pub fn unclear(this: &Open) -> CaptureError {
     CaptureError::Proc(format!("/proc/PID/fdinfo/{}", this.fd))

@@ -15,7 +15,7 @@ use crate::kernel::inode::device;
 use crate::kernel::procfs;
 use crate::kernel::remote_descriptors::made;
 use crate::kernel::script::Plan;
-use crate::resources::open::{Open, cannot, refused, unclear};
+use crate::resources::open::{Open, cannot, refused, refused_now, unclear};
 use crate::resources::resource::{Look, Made, Making, Resource};
 use eyrie_image_format::PAGE_BYTES;
 use eyrie_image_format::state::resources::Ring;
@@ -65,9 +65,13 @@ impl Resource for Ring {
             return Ok(None);
         }
         let fd = look.remote.borrow(this.fd)?;
-        let why = |why: &str| refused(this, format!("a ring of io_uring ({}) {why}", this.shown()));
-        let found = read(this, &fd)?.map_err(|reason| why(&reason))?;
-        Ok(Some(Target::Ring(Ring { maps: maps(this)?.map_err(why)?, ..found })))
+        let refuse = |Reason { text, passes }: Reason| {
+            let what = format!("a ring of io_uring ({}) {text}", this.shown());
+            if passes { refused_now(this, what) } else { refused(this, what) }
+        };
+        let found = read(this, &fd)?.map_err(refuse)?;
+        let maps = maps(this)?.map_err(|text| refuse(text.into()))?;
+        Ok(Some(Target::Ring(Ring { maps, ..found })))
     }
 
     fn restore(&self, _: &Description, _: &mut Making<'_>) -> Result<Made, RestoreError> {
@@ -119,15 +123,40 @@ fn map_again(plan: &mut Plan, maps: &[RingMap], fd: u64, taken: &mut Vec<(u64, u
     gaps.iter().for_each(|&(start, end)| release(plan, start, end));
 }
 
+/// Why a ring cannot be brought back.
+struct Reason {
+    text: String,
+    /// It is so now, and otherwise when the program has gone on.
+    passes: bool,
+}
+
+impl Reason {
+    fn for_now(text: &str) -> Reason {
+        Reason { text: text.into(), passes: true }
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Reason {
+        Reason { text, passes: false }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Reason {
+        String::from(text).into()
+    }
+}
+
 /// What a ring is, without its mappings, or why it cannot be brought back.
-fn read(this: &Open, fd: &OwnedFd) -> Result<Result<Ring, String>, CaptureError> {
+fn read(this: &Open, fd: &OwnedFd) -> Result<Result<Ring, Reason>, CaptureError> {
     let counts = Counts::read(this)?;
     let found = counts.at_rest().and_then(|()| settings(fd)).and_then(|()| {
         let fresh = |flags| Fresh::new(counts.requests, counts.answers, flags);
         // Which of both it is its content tells.
         let (plain, in_order) = match (fresh(0), fresh(SETUP_NO_SQARRAY)) {
             (Ok(plain), in_order) => (plain, in_order.ok()),
-            (Err(e), _) => return Err(format!("that cannot be made again: {e}")),
+            (Err(e), _) => return Err(format!("that cannot be made again: {e}").into()),
         };
         plain.is_of_its_layout(fd)?;
         let of = |like: &Fresh| like.content(fd, counts.taken).map_err(|e| e.to_string());
@@ -136,13 +165,14 @@ fn read(this: &Open, fd: &OwnedFd) -> Result<Result<Ring, String>, CaptureError>
             Some(true) => in_order.map(|in_order| of(&in_order)).transpose()?.flatten(),
             Some(false) => with_numbers,
             None => {
-                return Err("that has taken too little to tell its layout by; try again \
-                            when it has taken two requests"
-                    .into());
+                return Err(Reason::for_now(
+                    "that has taken too little to tell its layout by; try again when it has taken \
+                     two requests",
+                ));
             }
         };
         let ring = ring.ok_or("whose memory is not laid out in a way that is known")?;
-        waits_for_more(&ring).map_or(Ok(ring), Err)
+        waits_for_more(&ring).map_or(Ok(ring), |why| Err(Reason::for_now(why)))
     });
     Ok(found)
 }
@@ -155,6 +185,8 @@ struct Counts {
     answered: u32,
     /// What it has that cannot be brought back.
     more: Option<&'static str>,
+    /// Requests that are not answered yet.
+    waits: bool,
 }
 
 impl Counts {
@@ -183,28 +215,33 @@ impl Counts {
             Some("with registered files or buffers; unregister them before")
         } else if text.contains("Personalities:") {
             Some("with registered personalities; unregister them before")
-        } else if !waiting.trim().is_empty() || overflown || shown != (taken, answered) {
-            Some("with requests that are not answered yet; try again when they are")
         } else {
             None
         };
+        let waits = !waiting.trim().is_empty() || overflown || shown != (taken, answered);
         let entries = |mask: u32| mask.checked_add(1);
         let (requests, answers) = (entries(field("SqMask")?)?, entries(field("CqMask")?)?);
-        Some(Counts { requests, answers, taken, answered, more })
+        Some(Counts { requests, answers, taken, answered, more, waits })
     }
 
-    fn at_rest(&self) -> Result<(), String> {
+    fn at_rest(&self) -> Result<(), Reason> {
         if let Some(more) = self.more {
             return Err(more.into());
         }
+        if self.waits {
+            let text = "with requests that are not answered yet; try again when they are";
+            return Err(Reason::for_now(text));
+        }
         if self.taken != self.answered {
             // Also one whose requests do not all have one answer: nobody can tell.
-            return Err("that has answered another number of requests than it has taken; try \
-                        again when all are answered, each once"
-                .into());
+            return Err(Reason::for_now(
+                "that has answered another number of requests than it has taken; try again when \
+                 all are answered, each once",
+            ));
         }
         if self.taken > MAX_TAKEN {
-            return Err(format!("that has taken more than {MAX_TAKEN} requests; make a new one"));
+            let text = format!("that has taken more than {MAX_TAKEN} requests; make a new one");
+            return Err(text.into());
         }
         Ok(())
     }
@@ -217,21 +254,21 @@ fn call(nr: libc::c_long, fd: &OwnedFd, args: [u64; 3]) -> io::Result<u32> {
 }
 
 /// Asks a ring for what the kernel does not show; leaves it as it was.
-fn settings(fd: &OwnedFd) -> Result<(), String> {
+fn settings(fd: &OwnedFd) -> Result<(), Reason> {
     // No memory is looked at: nothing is handed in or waited for.
     if call(libc::SYS_io_uring_enter, fd, [0; 3]).is_err() {
-        return Err("that is not enabled yet; try again when it is".into());
+        return Err(Reason::for_now("that is not enabled yet; try again when it is"));
     }
     // SAFETY: numbers only.
     let event = made(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) }.into());
-    let event = event.map_err(|e| e.to_string())?;
+    let event = event.map_err(|e| Reason::from(e.to_string()))?;
     let number = event.as_raw_fd();
     // A live number, which is read.
     let args = [u64::from(REGISTER_EVENTFD), (&raw const number) as u64, 1];
     match call(libc::SYS_io_uring_register, fd, args).map_err(|e| e.raw_os_error()) {
         Ok(_) => {
             let none = [u64::from(UNREGISTER_EVENTFD), 0, 0];
-            call(libc::SYS_io_uring_register, fd, none).map_err(|e| e.to_string())?;
+            call(libc::SYS_io_uring_register, fd, none).map_err(|e| Reason::from(e.to_string()))?;
         }
         Err(Some(libc::EBUSY)) => {
             return Err("with a registered eventfd; unregister it before".into());
@@ -268,7 +305,7 @@ fn is_in_order(ring: &Ring) -> Option<bool> {
 }
 
 /// Words of refusal if the last answer that a request got says that there are more to come.
-fn waits_for_more(ring: &Ring) -> Option<String> {
+fn waits_for_more(ring: &Ring) -> Option<&'static str> {
     let mut open = BTreeSet::new();
     for number in ring.taken - ring.taken.min(ring.answers)..ring.taken {
         let at = ring.answers_at as usize + (number % ring.answers) as usize * ANSWER_BYTES;
@@ -281,7 +318,7 @@ fn waits_for_more(ring: &Ring) -> Option<String> {
         };
     }
     let what = "with a request that has several answers; try again when it has ended";
-    (!open.is_empty()).then(|| what.into())
+    (!open.is_empty()).then_some(what)
 }
 
 /// The mappings of a ring, or why they cannot be brought back.

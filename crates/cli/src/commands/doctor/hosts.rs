@@ -4,39 +4,22 @@ use crate::commands::doctor::args::Doctor;
 use crate::commands::doctor::finding::Finding;
 use crate::commands::doctor::look::{now_ms, version};
 use crate::commands::doctor::storage::Probe;
-use crate::launch::hosts::{self, HostRequest};
-use crate::options::hosts::HostOptions;
-use anyhow::{Context, anyhow};
+use crate::launch::asked::{Asked, Reach, ask, listen, plan};
 use eyrie_control::message::Hosts;
-use eyrie_launcher::remote_node::command as remote_command;
-use eyrie_protocol::placement::Map;
 use eyrie_state::home;
 use eyrie_state::local;
 use eyrie_terminal::{Failure, USAGE};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Clocks that are less apart are the same.
 const APART_MS: u64 = 2_000;
-/// Longest wait for a remote shell that is not needed any more.
-const LAST_MOMENT: Duration = Duration::from_secs(2);
 const ABOUT_SHELL: &str = "remote shell";
 
-/// A host that is asked.
-struct Asked {
-    name: String,
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Receiver<String>,
-    said: Receiver<String>,
-}
-
 pub fn look(args: &Doctor, list: &str) -> Result<Vec<Finding>, Failure> {
-    let plan = plan(args, list).map_err(|error| Failure::new(USAGE, error))?;
+    let reach = Reach { rsh: &args.rsh, prefix: &args.prefix, address: &args.address };
+    let plan = plan(&reach, list).map_err(|error| Failure::new(USAGE, error))?;
     let limit = Duration::from_millis(args.limit);
     let listeners = listen(&plan)?;
     let word = format!("{}-{}", std::process::id(), now_ms());
@@ -56,7 +39,7 @@ pub fn look(args: &Doctor, list: &str) -> Result<Vec<Finding>, Failure> {
     let mut asked = Vec::new();
     for (number, host) in plan.list.iter().enumerate() {
         let at = listeners.iter().find(|at| at.ip() == host.controller).copied();
-        match ask(&plan, number, &order(at)) {
+        match ask(&plan, number, "__look", &order(at)) {
             Ok(one) => asked.push(one),
             Err(error) => all.push(stops(&host.name, ABOUT_SHELL, format!("{error:#}"), &plan)),
         }
@@ -74,125 +57,6 @@ pub fn look(args: &Doctor, list: &str) -> Result<Vec<Finding>, Failure> {
     }
     all.extend(among(&mut answered, Instant::now() + limit));
     Ok(all)
-}
-
-pub fn plan(args: &Doctor, list: &str) -> anyhow::Result<Hosts> {
-    let reach = HostOptions {
-        rsh: args.rsh.clone(),
-        prefix: args.prefix.clone(),
-        address: args.address.clone(),
-        join_limit: None,
-        oversubscribe: true,
-    };
-    let wish = HostRequest {
-        hosts: Some(list),
-        here: false,
-        host_options: &reach,
-        ranks: 1,
-        ppn: None,
-        spares: 0,
-        map: Map::Block,
-        file: None,
-    };
-    hosts::plan(&wish)?.map(|plan| plan.hosts).ok_or_else(|| anyhow!("--hosts names no host"))
-}
-
-/// Where hosts call this machine.
-fn listen(plan: &Hosts) -> anyhow::Result<Vec<SocketAddr>> {
-    let mut places: Vec<IpAddr> = plan.list.iter().map(|host| host.controller).collect();
-    places.sort_unstable();
-    places.dedup();
-    let listen = |place: IpAddr| {
-        let listener = TcpListener::bind((place, 0));
-        let listener = listener.with_context(|| format!("cannot listen at {place}"))?;
-        let at = listener.local_addr()?;
-        std::thread::spawn(move || listener.incoming().for_each(drop));
-        Ok(at)
-    };
-    places.into_iter().map(listen).collect()
-}
-
-fn ask(plan: &Hosts, number: usize, order: &Value) -> anyhow::Result<Asked> {
-    let mut command = remote_command(plan, number)?;
-    command.arg("__look");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().context("cannot be started")?;
-    let mut stdin = child.stdin.take();
-    // Who does not read it has ended, and is heard of by that.
-    stdin.iter_mut().for_each(|stdin| drop(writeln!(stdin, "{order}")));
-    let (tell, lines) = mpsc::channel();
-    let (say, said) = mpsc::channel();
-    if let Some(stdout) = child.stdout.take() {
-        std::thread::spawn(move || {
-            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            lines.take_while(|line| tell.send(line.clone()).is_ok()).for_each(drop);
-        });
-    }
-    if let Some(stderr) = child.stderr.take() {
-        std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.take(1 << 16).read_to_string(&mut text);
-            let _ = say.send(text);
-        });
-    }
-    let name = plan.list[number].name.clone();
-    Ok(Asked { name, child, stdin, lines, said })
-}
-
-impl Asked {
-    /// The next line that is JSON: a login may print what it likes before.
-    fn hear(&mut self, end: Instant) -> Result<Value, String> {
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(value @ Value::Object(_)) => return Ok(value),
-                    _ => continue,
-                },
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    return Err(String::from("does not answer in time (--limit)"));
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.why()),
-            }
-        }
-    }
-
-    /// Why it has ended.
-    fn why(&mut self) -> String {
-        let code = wait(&mut self.child).and_then(|status| status.code());
-        let said = self.said.recv_timeout(LAST_MOMENT).unwrap_or_default();
-        let words = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        let words = words.map(|words| format!(" ({words})")).unwrap_or_default();
-        match code {
-            Some(127) => format!("eyrie was not found there{words}"),
-            Some(126) => format!("eyrie cannot be executed there{words}"),
-            Some(2) => format!("the eyrie there is of another release{words}"),
-            Some(code) => format!("failed with code {code}{words}"),
-            None => format!("failed{words}"),
-        }
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.stdin.take();
-        if wait(&mut self.child).is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// Waits a moment for the end of a process.
-fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let end = Instant::now() + LAST_MOMENT;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
-            _ => return None,
-        }
-    }
 }
 
 fn stops(host: &str, about: &str, text: String, plan: &Hosts) -> Finding {
@@ -274,7 +138,7 @@ fn among(answered: &mut [(Asked, Option<String>)], end: Instant) -> Vec<Finding>
         let others: Vec<Value> =
             others.map(|(host, at)| json!({ "host": host, "at": at })).collect();
         let order = json!({ "others": others });
-        one.stdin.iter_mut().for_each(|stdin| drop(writeln!(stdin, "{order}")));
+        one.order(&order);
     }
     let mut all = Vec::new();
     for (one, _) in answered.iter_mut() {
@@ -309,6 +173,7 @@ mod tests {
     use super::*;
     use crate::commands::doctor::finding::Level;
     use eyrie_control::message::Host;
+    use std::net::IpAddr;
 
     fn plan() -> Hosts {
         let controller = IpAddr::from([127, 0, 0, 1]);

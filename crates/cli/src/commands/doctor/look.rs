@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest wait for somebody to answer.
-const REACH: Duration = Duration::from_secs(3);
+pub const REACH: Duration = Duration::from_secs(3);
 
 /// What is compared of two machines.
 pub fn version() -> String {
@@ -69,14 +69,15 @@ pub fn look() -> Result<i32, Failure> {
     Ok(0)
 }
 
-fn answer(value: &Value) -> io::Result<()> {
+/// Says a line of JSON.
+pub fn answer(value: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{value}")?;
     out.flush()
 }
 
 /// Calls the controller, and listens at the address that this has been from, as nodes do.
-fn reach(controller: &str) -> (Option<TcpListener>, io::Result<()>) {
+pub fn reach(controller: &str) -> (Option<TcpListener>, io::Result<()>) {
     let called = controller.parse::<SocketAddr>().map_err(io::Error::other);
     let called = called.and_then(|at| TcpStream::connect_timeout(&at, REACH));
     match called.and_then(|stream| TcpListener::bind((stream.local_addr()?.ip(), 0))) {

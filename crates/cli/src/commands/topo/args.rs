@@ -1,7 +1,7 @@
 //! The command line of `eyrie topo`.
 
 use clap::{Args, Subcommand};
-use eyrie_terminal::units::{parse_bytes, parse_millis};
+use eyrie_terminal::units::{parse_bytes, parse_interval, parse_millis};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -46,6 +46,39 @@ pub enum Action {
         eyrie topo traffic last > sent.txt\n  \
         eyrie topo predict k.topo --traffic sent.txt --spares 70,71 --lost 7")]
     Traffic(Traffic),
+    /// Measure latency and bandwidth between hosts, and write a network file of it
+    #[command(after_help = "Examples:\n  \
+        eyrie topo probe --hosts node1,node2,node3 > network.topo\n  \
+        eyrie topo probe --hosts hosts.txt --time 1 --json\n\n\
+        Each pair is measured alone, both ways, then groups of hosts that are near each other,\n\
+        all pairs of two groups at one time. Nothing else should run on the hosts.")]
+    Probe(Probe),
+}
+
+#[derive(Debug, Args)]
+pub struct Probe {
+    /// These machines: a list or a file, as for eyrie run
+    #[arg(long, value_name = "LIST|FILE")]
+    pub hosts: String,
+    /// The remote shell that reaches them, as for eyrie run [env: EYRIE_RSH] [default: ssh -o
+    /// BatchMode=yes -o ControlMaster=no]
+    #[arg(long, value_name = "CMD")]
+    pub rsh: Option<String>,
+    /// Where Eyrie is on the hosts: DIR/bin/eyrie [default: as here]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// This machine's address as the hosts reach it [default: the one on the way to them]
+    #[arg(long, value_name = "ADDR")]
+    pub address: Option<String>,
+    /// How long the bandwidth of a pair is measured (seconds, or with unit)
+    #[arg(long, value_name = "SECS", default_value = "0.25", value_parser = parse_interval)]
+    pub time: u64,
+    /// Longest wait for each host (seconds, or with unit)
+    #[arg(long, value_name = "SECS", default_value = "20", value_parser = parse_interval)]
+    pub limit: u64,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

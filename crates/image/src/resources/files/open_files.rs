@@ -3,7 +3,7 @@
 
 use crate::error::{CaptureError, RestoreError, file_error};
 use crate::resources::files::appends;
-use crate::resources::open::{OPEN_FLAGS, Open, cannot, file_id, refused};
+use crate::resources::open::{OPEN_FLAGS, Open, cannot, file_id, refused, refused_now};
 use crate::resources::pidfds;
 use crate::resources::proc_files;
 use crate::resources::resource::{Look, Made, Making, Resource};
@@ -40,7 +40,8 @@ impl Resource for OpenFile {
         let found = fs::metadata(path_of(&id.path));
         if !found.is_ok_and(|m| m.ino() == id.ino && m.dev() == id.dev) {
             let what = format!("a file that {} does not name any more", this.shown());
-            return Err(refused(this, what));
+            // It may just be renamed.
+            return Err(refused_now(this, what));
         }
         Ok(Some(Target::File(OpenFile { id, dir: this.meta.is_dir() })))
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{CaptureError, RestoreError};
 use crate::kernel::remote_descriptors;
-use crate::resources::open::{Open, refused};
+use crate::resources::open::{Open, refused, refused_now};
 use crate::resources::resource::{Look, Made, Making, Resource};
 use eyrie_image_format::state::resources::Object;
 use eyrie_image_format::state::{Description, Target};
@@ -20,7 +20,7 @@ impl Resource for Object {
         }
         if SEMAPHORES.iter().any(|begin| this.link.starts_with(begin)) && this.writes() {
             let what = "a named semaphore that is just being opened; try again when it is";
-            return Err(refused(this, what.into()));
+            return Err(refused_now(this, what.into()));
         }
         if this.kind() == libc::S_IFREG
             && remote_descriptors::file_system(&look.remote.borrow(this.fd)?) == MQUEUE_MAGIC

@@ -10,7 +10,7 @@ use crate::error::CaptureError;
 use crate::kernel::remote_descriptors::RemoteDescriptors;
 use crate::kernel::sockdiag;
 use crate::kernel::starting;
-use crate::resources::open::{self, Open, refused};
+use crate::resources::open::{self, Open, refused, refused_now};
 use crate::resources::sockets;
 use crate::resources::sockets::cross_node::{self, CrossNode, CrossNodeEnd};
 use crate::resources::sockets::inet::{self, Patience};
@@ -32,11 +32,25 @@ pub struct ProcessTree {
 #[derive(Default)]
 pub struct Between {
     /// What is to become of each, or why it cannot come back.
-    sockets: BTreeMap<u64, Result<Target, String>>,
+    sockets: BTreeMap<u64, Result<Target, Refusal>>,
     /// Ends of connections that lead to other nodes, until all processes of all of them stand.
     pub(crate) far: BTreeMap<u64, CrossNode>,
     /// Bytes in flight that may still be kept.
     pub(crate) left: usize,
+}
+
+/// Why a socket cannot come back, and whether that is so only now.
+#[derive(Clone)]
+pub struct Refusal {
+    what: String,
+    lasts: bool,
+}
+
+impl From<CaptureError> for Refusal {
+    fn from(error: CaptureError) -> Refusal {
+        let lasts = error.is_lasting();
+        Refusal { what: words(error), lasts }
+    }
 }
 
 /// A socket, by who has it.
@@ -91,7 +105,7 @@ impl Between {
                     None => continue,
                 },
             };
-            self.sockets.insert(ino, found.map_err(words));
+            self.sockets.insert(ino, found.map_err(Refusal::from));
         }
         self.left = left;
     }
@@ -100,19 +114,24 @@ impl Between {
         self.sockets.insert(ino, Ok(target));
     }
 
-    pub(crate) fn refuse(&mut self, ino: u64, why: String) {
+    pub(crate) fn refuse(&mut self, ino: u64, why: Refusal) {
         self.sockets.insert(ino, Err(why));
     }
 
     /// What was found out about a socket.
     pub(crate) fn socket(&self, this: &Open) -> Option<Result<Target, CaptureError>> {
         let found = self.sockets.get(&this.inode())?;
-        Some(found.clone().map_err(|what| refused(this, what)))
+        let refuse = |Refusal { what, lasts }: Refusal| match lasts {
+            true => refused(this, what),
+            false => refused_now(this, what),
+        };
+        Some(found.clone().map_err(refuse))
     }
 }
 
-pub fn words(error: CaptureError) -> String {
+fn words(error: CaptureError) -> String {
     match error {
+        CaptureError::Passing(error) => words(*error),
         CaptureError::Descriptor { what, .. } => what,
         other => other.to_string(),
     }
@@ -177,7 +196,10 @@ fn connected(
             keep(&this.open, &socket, left)?;
             Ok(Target::Between(resources::Between { socket }))
         }
-        _ => Err(refused(&this.open, "a connection to another process that is ending".into())),
+        _ => {
+            let what = "a connection to another process that is ending";
+            Err(refused_now(&this.open, what.into()))
+        }
     }
 }
 
@@ -212,7 +234,8 @@ fn keep(this: &Open, socket: &Socket, left: &mut usize) -> Result<(), CaptureErr
 pub fn count(this: &Open, bytes: usize, left: &mut usize) -> Result<(), CaptureError> {
     *left = left.checked_sub(bytes).ok_or_else(|| {
         let most = MAX_HELD_BYTES >> 20;
-        refused(this, format!("one of connections between ranks with over {most} MiB in flight"))
+        let what = format!("one of connections between ranks with over {most} MiB in flight");
+        refused_now(this, what)
     })?;
     Ok(())
 }

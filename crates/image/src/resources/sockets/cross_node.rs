@@ -8,9 +8,9 @@
 
 use crate::error::CaptureError;
 use crate::kernel::remote_descriptors::RemoteDescriptors;
-use crate::resources::open::{Open, refused};
+use crate::resources::open::{Open, refused_now};
 use crate::resources::sockets;
-use crate::resources::sockets::between_images::{Between, words};
+use crate::resources::sockets::between_images::Between;
 use crate::resources::sockets::inet::{self, Patience};
 use eyrie_image_format::state::Target;
 use eyrie_image_format::state::resources::Apart;
@@ -69,7 +69,7 @@ pub fn look<'a>(
                 ends.push(CrossNodeEnd { socket: ino, own, peer, network, behind });
                 between.far.insert(ino, CrossNode { open: open.clone(), kept });
             }
-            Err(error) => between.refuse(ino, words(error)),
+            Err(error) => between.refuse(ino, error.into()),
         }
     }
     ends
@@ -95,7 +95,7 @@ impl Between {
             let Some(far) = self.far.remove(&joint.socket) else { continue };
             match joined(far, joint, &mut left) {
                 Ok(target) => self.find(joint.socket, target),
-                Err(error) => self.refuse(joint.socket, words(error)),
+                Err(error) => self.refuse(joint.socket, error.into()),
             }
         }
         self.far = BTreeMap::new();
@@ -115,7 +115,7 @@ fn joined(
     let bytes = socket.received.iter().map(|m| m.data.len()).sum();
     crate::resources::sockets::between_images::count(&open, bytes, left)?;
     if !socket.connected {
-        return Err(refused(&open, "a connection to another node that is ending".into()));
+        return Err(refused_now(&open, "a connection to another node that is ending".into()));
     }
     Ok(Target::Apart(Apart { socket, link: joint.link, kept, kept_from, arrived }))
 }

@@ -9,10 +9,10 @@
 //! are dropped, as the network may do with them.
 
 use crate::error::{CaptureError, RestoreError};
-use crate::kernel::remote_descriptors::{self, RemoteDescriptors, ioctl};
-use crate::resources::open::{Open, cannot, refused};
+use crate::kernel::remote_descriptors::{self, ioctl};
+use crate::resources::open::{Open, cannot, refused, refused_now};
 use crate::resources::sockets::connections::Connections;
-use crate::resources::sockets::{self, option, peek, set_option};
+use crate::resources::sockets::{self, option, peek, peers, set_option};
 use eyrie_image_format::state::resources::{Message, Socket, SocketOption};
 use std::cell::Cell;
 use std::io;
@@ -24,10 +24,12 @@ use std::time::{Duration, Instant};
 const SYN_SENT: u8 = 2;
 const SYN_RECEIVED: u8 = 3;
 const CLOSED: u8 = 7;
-const LISTEN: u8 = 10;
+/// The other end is closed.
+const CLOSE_WAIT: u8 = 8;
+pub(super) const LISTEN: u8 = 10;
 /// States in which this side has shut its direction.
 const SHUT_STATES: [u8; 5] = [4, 5, 6, 9, 11];
-const WAITING_OFFSET: usize = 24;
+pub(super) const WAITING_OFFSET: usize = 24;
 const BACKLOG_OFFSET: usize = 28;
 const SIOCOUTQ: u64 = 0x5411;
 const SIOCINQ: u64 = 0x541b;
@@ -45,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const MAX_FLIGHT_BYTES: usize = 32 << 20;
 const ROOM_BYTES: i32 = 64 << 20;
 const SO_BUF_LOCK: i32 = 72;
-const SO_NETNS_COOKIE: i32 = 71;
+pub(super) const SO_NETNS_COOKIE: i32 = 71;
 
 /// How long data may still take to arrive: the time begins with the first that is waited for.
 pub struct Patience {
@@ -157,7 +159,7 @@ pub fn capture(
                  yet; try again when it has",
                 shown(&socket.name)
             );
-            Err(refused(this, what))
+            Err(refused_now(this, what))
         }
         LISTEN => {
             socket.listens = Some(word(BACKLOG_OFFSET));
@@ -166,11 +168,16 @@ pub fn capture(
         CLOSED => Ok(true),
         SYN_SENT | SYN_RECEIVED => {
             let what = format!("a TCP socket that is connecting to {}", shown(&socket.peer_name));
-            Err(refused(this, format!("{what}; try again when it is connected")))
+            Err(refused_now(this, format!("{what}; try again when it is connected")))
         }
         state => {
             socket.shut = if SHUT_STATES.contains(&state) { 2 } else { 0 };
-            connected(this, all, fd, patience, socket)
+            let ending = state == CLOSE_WAIT;
+            connected(this, all, fd, patience, socket).map_err(|e| match e {
+                // The program closes it as soon as it looks.
+                CaptureError::Descriptor { .. } if ending => e.for_now(),
+                e => e,
+            })
         }
     }
 }
@@ -183,11 +190,15 @@ fn connected(
     socket: &mut Socket,
 ) -> Result<bool, CaptureError> {
     let (name, peer_name) = (socket.name.clone(), socket.peer_name.clone());
-    let Some((peer, other)) = find_peer(this, all, fd)? else {
+    let Some((peer, other)) = peers::find(this, all, fd)? else {
         if this.is_handed_over(all) {
             return Ok(false);
         }
         let (here, there) = (shown(&name), shown(&peer_name));
+        if peers::is_queued(fd, all)? {
+            let what = "whose other end the program has not accepted yet; try again when it has";
+            return Err(refused_now(this, format!("a TCP socket ({here} to {there}) {what}")));
+        }
         let what = format!(
             "a TCP socket ({here} to {there}) whose other end is in no process that is \
              checkpointed with this one; close it before a checkpoint"
@@ -229,30 +240,19 @@ impl Ends {
         })
     }
 
+    /// Where the other one is, and in which network.
+    pub(super) fn peer(&self) -> ((IpAddr, u16), &[u8]) {
+        (self.peer, &self.network)
+    }
+
     /// The same as the other end has them.
     pub fn turned(self) -> Ends {
         Ends { own: self.peer, peer: self.own, network: self.network }
     }
 }
 
-/// The other end of a connection, borrowed.
-fn find_peer(
-    this: &Open,
-    all: &[Open],
-    fd: &OwnedFd,
-) -> Result<Option<(u64, OwnedFd)>, CaptureError> {
-    let Some(wanted) = Ends::of(fd).map(Ends::turned) else { return Ok(None) };
-    for other in all.iter().filter(|o| o.is_socket() && !o.same_file(this)) {
-        let fd = RemoteDescriptors::new(other.pid)?.borrow(other.fd)?;
-        if Ends::of(&fd).as_ref() == Some(&wanted) {
-            return Ok(Some((other.inode(), fd)));
-        }
-    }
-    Ok(None)
-}
-
 /// An address by which the two families can be compared.
-fn plain(name: &[u8]) -> Option<(IpAddr, u16)> {
+pub(super) fn plain(name: &[u8]) -> Option<(IpAddr, u16)> {
     parts(name).map(|(ip, port)| (ip.to_canonical(), port))
 }
 
@@ -278,7 +278,7 @@ fn received(this: &Open, fd: &OwnedFd) -> Result<Vec<u8>, CaptureError> {
     let failed = || sockets::failed("copy what a socket has received");
     let bytes = ioctl::<i32>(fd, SIOCINQ).map_err(failed())? as usize;
     if bytes > MAX_FLIGHT_BYTES {
-        return Err(refused(this, format!("a TCP socket with {bytes} bytes in flight")));
+        return Err(refused_now(this, format!("a TCP socket with {bytes} bytes in flight")));
     }
     if bytes == 0 {
         return Ok(Vec::new());
@@ -287,7 +287,7 @@ fn received(this: &Open, fd: &OwnedFd) -> Result<Vec<u8>, CaptureError> {
     if data.len() == bytes {
         return Ok(data);
     }
-    Err(refused(this, "a TCP socket with urgent data in flight".into()))
+    Err(refused_now(this, "a TCP socket with urgent data in flight".into()))
 }
 
 /// What `from` has sent and `this`, borrowed as `to`, has not read, though it does not all get
@@ -301,7 +301,7 @@ fn in_flight(this: &Open, from: &OwnedFd, to: &OwnedFd) -> Result<Vec<u8>, Captu
             "a TCP socket ({here} from {from}) that has no room for what was sent to it, which \
              takes CAP_NET_ADMIN to read ({e}); try again when the program has read on"
         );
-        refused(this, what)
+        refused_now(this, what)
     };
     let (begin, kept) = repaired(from, kept).map_err(refuse)?;
     let expected = || repaired(to, |fd| sequence(fd, RECEIVE_QUEUE)).map_err(refuse);
@@ -438,7 +438,7 @@ fn no_room(this: &Open, fd: &OwnedFd, e: io::Error) -> CaptureError {
         "a TCP socket ({here} to {there}, on another node) with more in flight than the reader has \
          room for, which takes CAP_NET_ADMIN to read ({e}); try again when the program has read on"
     );
-    refused(this, what)
+    refused_now(this, what)
 }
 
 /// Makes the socket of a description.

@@ -6,6 +6,7 @@ pub(crate) mod connections;
 pub(crate) mod cross_node;
 pub(crate) mod inet;
 pub(crate) mod kind;
+mod peers;
 pub(crate) mod unix;
 
 use crate::error::{CaptureError, RestoreError};

@@ -8,7 +8,7 @@ use crate::error::{CaptureError, RestoreError};
 use crate::kernel::procfs;
 use crate::kernel::remote_descriptors;
 use crate::kernel::sockdiag::{self, UnixInfo};
-use crate::resources::open::{Open, cannot, refused};
+use crate::resources::open::{Open, cannot, refused, refused_now};
 use crate::resources::sockets::connections::Connections;
 use crate::resources::sockets::{self, option, peek, set_option};
 use eyrie_image_format::state::resources::{Message, Socket};
@@ -79,7 +79,7 @@ fn listening(this: &Open, socket: &mut Socket, info: &UnixInfo) -> Result<bool, 
              try again when it has",
             shown(&socket.name)
         );
-        return Err(refused(this, what));
+        return Err(refused_now(this, what));
     }
     socket.listens = Some(info.limit);
     socket.name = absolute(this, &socket.name)?;
@@ -154,14 +154,14 @@ fn received(this: &Open, fd: &OwnedFd, kind: i32) -> Result<Vec<Message>, Captur
 fn carries(this: &Open) -> CaptureError {
     let what = "a Unix socket with file descriptors in flight: wait until the program has received \
                 them";
-    refused(this, what.into())
+    refused_now(this, what.into())
 }
 
 fn stream(this: &Open, fd: &OwnedFd) -> Result<Vec<Message>, CaptureError> {
     let failed = || sockets::failed("copy what a socket has received");
     let bytes = remote_descriptors::ioctl::<i32>(fd, libc::FIONREAD).map_err(failed())? as usize;
     if bytes > MAX_FLIGHT_BYTES {
-        return Err(refused(this, format!("a Unix socket with {bytes} bytes in flight")));
+        return Err(refused_now(this, format!("a Unix socket with {bytes} bytes in flight")));
     }
     if bytes == 0 {
         return Ok(Vec::new());
@@ -197,7 +197,8 @@ fn messages(this: &Open, fd: &OwnedFd) -> Result<Vec<Message>, CaptureError> {
             }
             bytes += data.len();
             if bytes > MAX_FLIGHT_BYTES {
-                return Err(refused(this, format!("a Unix socket with {bytes} bytes in flight")));
+                let what = format!("a Unix socket with {bytes} bytes in flight");
+                return Err(refused_now(this, what));
             }
             if flags & libc::MSG_TRUNC != 0 {
                 room *= 2;
