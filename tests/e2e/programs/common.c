@@ -142,6 +142,7 @@ static void work(int rounds)
     MPI_Win_free(&counts);
     if (rank == 0)
         printf("common: %d rounds, checksum %016llx\n", rounds, (unsigned long long)all);
+    fflush(stdout);
 }
 
 /* Messages that the first rank takes from whoever sends, until there is this file. */

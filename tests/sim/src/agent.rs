@@ -441,7 +441,9 @@ impl World {
         self.routed_trim(at, rank);
     }
 
-    pub fn reset(&mut self, at: Member, member: Member) {
+    /// A node begins anew under another epoch. Of all that go back together (`all`) nobody is who it
+    /// was; else only this one is not.
+    pub fn reset(&mut self, at: Member, member: Member, all: bool) {
         let Some(old) = self.nodes.remove(&at) else { return };
         // A mutation: what is on its way from before all go back is taken afterwards.
         let lax = self.together && self.mutated(Mutation::NoFence);
@@ -467,10 +469,8 @@ impl World {
             node.disk = old.disk;
             self.renew_guard(at, member);
         }
-        // Of all that go back together nobody is who it was; else only this one is not.
-        let back = self.controller.goes_back;
-        node.suspend = old.suspend.filter(|_| back || self.together);
-        let mut dead = if back { old.members } else { vec![] };
+        node.suspend = old.suspend.filter(|_| all || self.together);
+        let mut dead = if all { old.members } else { vec![] };
         dead.push(at);
         node.replicas.restart(&dead);
         self.nodes.insert(member, node);

@@ -84,6 +84,7 @@ impl Job {
     pub(crate) fn snapshot_if_due(&mut self) -> bool {
         if self.checkpoints.fallback.under_way.is_some() {
             self.give_up_stranded();
+            self.stand_no_longer();
             return true;
         }
         let (now, asked) = (self.ranks_ms(), self.spec.protection.fallback);
@@ -221,6 +222,16 @@ impl Job {
         event.text = format!("no snapshot of all ranks: {why}");
         self.journal.log_event(event);
         self.checkpoints.fallback.told = Some(why);
+    }
+
+    /// Ranks that stand to be larger units go on when the snapshot will not count, though some of
+    /// it is still being written, copied or brought into the vault.
+    fn stand_no_longer(&mut self) {
+        let fallback = &self.checkpoints.fallback;
+        let stands = fallback.holds && self.saving.under_way.is_none();
+        if stands && fallback.is_taking() && !fallback.holds_well() {
+            self.end_snapshot_hold();
+        }
     }
 
     /// Ranks that are stopped with one, or are to be, go on.

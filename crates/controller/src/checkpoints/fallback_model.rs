@@ -107,6 +107,11 @@ impl Fallback {
         self.under_way.is_some()
     }
 
+    /// Whether ranks stand with one that may count yet.
+    pub(crate) fn holds_well(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|u| u.hold && u.failed.is_none())
+    }
+
     /// Checkpoints that one of these ranks is still to have before one is a snapshot; none: there
     /// are none.
     pub(super) fn missing(&self, asked: Every, ranks: impl Iterator<Item = usize>) -> Option<u32> {

@@ -152,6 +152,11 @@ impl Controller {
         self.job.recovery.sharing.is_some()
     }
 
+    /// Whether ranks stand for a snapshot that they are to go on from as such.
+    pub fn stands_for_units(&self) -> bool {
+        self.shares() && self.job.checkpoints.fallback.holds_well()
+    }
+
     /// Whether all ranks are to return to a snapshot.
     pub fn returns(&self) -> bool {
         self.job.checkpoints.fallback.returning.is_some()

@@ -153,7 +153,7 @@ impl World {
                 self.note_stood(at, &ranks);
                 self.kill_ranks(at, &ranks);
             }
-            To::Renew { epoch, .. } => self.reset(at, Member { node: at.node, epoch }),
+            To::Renew { epoch, all } => self.reset(at, Member { node: at.node, epoch }, all),
             To::Look { ask, .. } => {
                 let ranks = (0..self.ranks()).filter(|r| self.is_at(at, *r)).map(|r| *look(r));
                 let (ranks, own) = (ranks.collect(), NodeLook::default());

@@ -277,6 +277,7 @@ impl Simulation {
             Event::Real(Happens::Leave { member }) => self.world.leave_together(member),
             Event::Real(Happens::Grow) => self.grow(),
             Event::Real(Happens::Share) => self.share(),
+            Event::Real(Happens::LoseController) => self.lose_controller(),
             Event::Real(Happens::LoseThis { member }) => self.lose_this(member),
             Event::Real(Happens::LoseCluster { looks }) => self.lose_cluster(looks),
             Event::Real(Happens::LoseRank { rank }) => self.lose_rank(rank),

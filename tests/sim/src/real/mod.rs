@@ -187,6 +187,8 @@ pub enum Happens {
     },
     /// A rank is to have memory in common with another one.
     Share,
+    /// The controller dies in what it does next.
+    LoseController,
     /// A node joins.
     Grow,
     /// A client has the job stand still.

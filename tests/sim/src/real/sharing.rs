@@ -5,8 +5,8 @@
 //! models units are what the world knows, so they change for all nodes with the order to the first
 //! of them, when no process is left. Kept true: all ranks go on from where they stood.
 
-use crate::real::Happens;
 use crate::real::host::Simulation;
+use crate::real::{Faults, Happens};
 use crate::types::Event;
 use eyrie_control::{FromNode, ToNode};
 use eyrie_controller::memory::driven::Controller;
@@ -55,6 +55,7 @@ impl Simulation {
         self.world.truth.hurt.clear();
         self.world.routing = Routing::default();
         self.world.stood.clear();
+        self.strike_units();
         if !self.controller.as_ref().is_some_and(Controller::returns) {
             // As after a loss that nothing bears.
             return;
@@ -62,6 +63,17 @@ impl Simulation {
         self.world.keeps_images = true;
         self.all_return();
         self.fault_nearby(3);
+    }
+
+    /// Often what the controller knows of units comes out of its journal from now on, and soon after
+    /// that one of them has to go back.
+    fn strike_units(&mut self) {
+        if self.setup.faults == Faults::All && !self.setup.small && self.world.random.one_in(4) {
+            let after = self.world.random.below(300);
+            self.world.at(after, Event::Real(Happens::LoseController));
+            let after = after + 1_000 + self.world.random.below(2_500);
+            self.world.at(after, Event::Real(Happens::LoseRank { rank: None }));
+        }
     }
 
     /// All ranks go on from where they stood, or do so again. What was printed, and what counts, is

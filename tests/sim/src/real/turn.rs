@@ -305,7 +305,6 @@ impl Simulation {
         world.controller.suspend = controller.suspension().clone();
         world.controller.retention = controller.retention().cloned().collect();
         world.controller.is_busy = controller.phase() != "running";
-        world.controller.goes_back = controller.phase() == "rolling-back";
     }
 
     /// After a turn: images that count from now on, ranks that go back, the job's end.
@@ -316,9 +315,11 @@ impl Simulation {
             .collect();
         // While a node was to leave that stays after all there may have been too few for the vault.
         let few = self.stayed_at == self.world.now;
+        let rollbacks = self.controller.as_ref().map_or(0, Controller::rollbacks);
+        let regrouped = self.setup.shares && rollbacks > self.rollbacks;
         for (rank, generation) in newest {
             let before = self.newest.insert(rank, generation).unwrap_or(0);
-            if generation < before && self.world.units.is_empty() {
+            if generation < before && self.world.units.is_empty() && !regrouped {
                 self.check_lost(rank, before);
             }
             if generation > before {
