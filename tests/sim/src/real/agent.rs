@@ -399,6 +399,7 @@ impl World {
             let (start, progress) = (proc.incarnation, progress(&proc.state));
             node.procs.remove(&rank);
             if let Some(&generation) = node.capturing.get(&rank)
+                && node.real.taking.contains(&(rank, generation))
                 && !node.disk.contains_key(&(rank, generation))
                 && spoils
             {
