@@ -441,8 +441,8 @@ impl World {
         self.routed_trim(at, rank);
     }
 
-    /// A node begins anew under another epoch. Of all that go back together (`all`) nobody is who it
-    /// was; else only this one is not.
+    /// A node begins anew under another epoch. Of all that go back together (`all`) nobody is who
+    /// it was; else only this one is not.
     pub fn reset(&mut self, at: Member, member: Member, all: bool) {
         let Some(old) = self.nodes.remove(&at) else { return };
         // A mutation: what is on its way from before all go back is taken afterwards.

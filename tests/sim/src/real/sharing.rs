@@ -65,8 +65,8 @@ impl Simulation {
         self.fault_nearby(3);
     }
 
-    /// Often what the controller knows of units comes out of its journal from now on, and soon after
-    /// that one of them has to go back.
+    /// Often what the controller knows of units comes out of its journal from now on, and soon
+    /// after that one of them has to go back.
     fn strike_units(&mut self) {
         if self.setup.faults == Faults::All && !self.setup.small && self.world.random.one_in(4) {
             let after = self.world.random.below(300);
