@@ -43,8 +43,8 @@ impl Entry {
         }
     }
 
-    fn inode(self) -> u64 {
-        self.found().map_or(0, |found| found.stx_ino)
+    fn object(self) -> Object {
+        self.found().as_ref().map_or(Object::default(), Object::of)
     }
 
     /// Removes it, a folder if it is one.
@@ -73,46 +73,61 @@ fn nanoseconds(time: &libc::statx_timestamp) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::from(time.tv_nsec)
 }
 
-const PAST_BYTES: usize = 2 * size_of::<u64>();
+/// Tells objects apart. Numbers of inodes are used again at once.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Object {
+    inode: u64,
+    /// When it was made; 0: the file system does not say.
+    born: u64,
+}
+
+impl Object {
+    fn of(found: &libc::statx) -> Object {
+        let has_birth = found.stx_mask & libc::STATX_BTIME != 0;
+        let born = if has_birth { nanoseconds(&found.stx_btime) } else { 0 };
+        Object { inode: found.stx_ino, born }
+    }
+}
+
+const PAST_BYTES: usize = 3 * size_of::<u64>();
 
 /// What is recorded of a call that went well.
 #[derive(Clone, Copy)]
 struct Past {
-    /// The object that was made, moved or removed.
-    inode: u64,
+    /// What was made, moved or removed.
+    object: Object,
     /// When that was done.
     at: u64,
 }
 
 impl Past {
-    fn of(inode: u64) -> Past {
-        Past { inode, at: now() }
+    fn of(object: Object) -> Past {
+        Past { object, at: now() }
     }
 
     fn to_bytes(self) -> [u8; PAST_BYTES] {
         let mut bytes = [0; PAST_BYTES];
-        bytes[..8].copy_from_slice(&self.inode.to_ne_bytes());
-        bytes[8..].copy_from_slice(&self.at.to_ne_bytes());
+        let numbers = [self.object.inode, self.object.born, self.at];
+        for (to, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            to.copy_from_slice(&number.to_ne_bytes());
+        }
         bytes
     }
 
     fn from_bytes(bytes: &[u8; PAST_BYTES]) -> Past {
         let number = |at: usize| bytes[at..].first_chunk().copied().map_or(0, u64::from_ne_bytes);
-        Past { inode: number(0), at: number(8) }
+        Past { object: Object { inode: number(0), born: number(8) }, at: number(16) }
     }
 
     /// Whether something else has this name, that came there after this was done and before this
     /// life began: neither this rank nor a restore has put it there.
     fn is_of_others(self, entry: Entry) -> bool {
         let begun = teller().map_or(0, |m| m.begun());
-        let between = |time: &libc::statx_timestamp| {
-            let time = nanoseconds(time);
-            self.at < time && time < begun
-        };
+        let between = |time: u64| self.at < time && time < begun;
         entry.found().is_some_and(|found| {
-            let has_birth = found.stx_mask & libc::STATX_BTIME != 0;
-            found.stx_ino != self.inode
-                && (between(&found.stx_ctime) || has_birth && between(&found.stx_btime))
+            let object = Object::of(&found);
+            object != self.object
+                && (between(nanoseconds(&found.stx_ctime)) || between(object.born))
         })
     }
 
@@ -150,15 +165,15 @@ impl Emptied {
 }
 
 /// Does `first` and records what came of it; in a replay `again` is done, if it went well.
-/// `first` gives the object's number, too.
-fn once(first: impl Fn() -> (i64, u64), again: impl FnOnce(Past) -> i64) -> i64 {
+/// `first` gives the object, too.
+fn once(first: impl Fn() -> (i64, Object), again: impl FnOnce(Past) -> i64) -> i64 {
     let mut is_first = false;
     let mut bytes = [0; PAST_BYTES];
     let told = asked(What::Entry, &mut bytes, |bytes| {
         is_first = true;
-        let (result, inode) = first();
+        let (result, object) = first();
         if result >= 0 {
-            bytes.copy_from_slice(&Past::of(inode).to_bytes());
+            bytes.copy_from_slice(&Past::of(object).to_bytes());
         }
         result
     });
@@ -171,8 +186,8 @@ fn once(first: impl Fn() -> (i64, u64), again: impl FnOnce(Past) -> i64) -> i64 
 
 fn remove(entry: Entry, real: impl Fn(Entry) -> i64) -> c_int {
     let first = || {
-        let inode = entry.inode();
-        (real(entry), inode)
+        let object = entry.object();
+        (real(entry), object)
     };
     let again = |past: Past| {
         if !past.is_of_others(entry) {
@@ -192,8 +207,8 @@ fn rename(from: Entry, to: Entry, flags: c_uint) -> c_int {
         }
     };
     let first = || {
-        let inode = from.inode();
-        (real(flags), inode)
+        let object = from.object();
+        (real(flags), object)
     };
     let again = |past: Past| {
         let is_there = from.found().is_some() && !past.is_of_others(from);
@@ -202,7 +217,7 @@ fn rename(from: Entry, to: Entry, flags: c_uint) -> c_int {
         }
         if flags & libc::RENAME_EXCHANGE != 0 {
             // It stands as it was left, or it has been undone.
-            if to.inode() != past.inode {
+            if to.object() != past.object {
                 real(flags);
             }
         } else if past.is_of_others(to) {
@@ -219,7 +234,7 @@ fn rename(from: Entry, to: Entry, flags: c_uint) -> c_int {
 fn make(entry: Entry, real: impl Fn() -> i64) -> c_int {
     let first = || {
         let result = real();
-        (result, if result < 0 { 0 } else { entry.inode() })
+        (result, if result < 0 { Object::default() } else { entry.object() })
     };
     let again = |_| {
         let result = real();
@@ -249,7 +264,7 @@ pub(super) unsafe fn open(folder: c_int, path: *const c_char, flags: c_int, mode
     };
     let first = || {
         let fd = real(flags);
-        (fd, if fd < 0 { 0 } else { entry.inode() })
+        (fd, if fd < 0 { Object::default() } else { entry.object() })
     };
     let again = |past: Past| {
         if past.is_of_others(entry) {
@@ -264,7 +279,7 @@ pub(super) unsafe fn open(folder: c_int, path: *const c_char, flags: c_int, mode
     };
     let fd = once(first, again) as c_int;
     if fd >= 0 {
-        EMPTIED.add(entry.inode());
+        EMPTIED.add(entry.object().inode);
     }
     fd
 }
@@ -391,7 +406,7 @@ mod tests {
     fn nothing_is_of_others_where_no_life_began_anew() {
         let folder = Folder::new("of-others");
         let path = folder.path("a");
-        let past = Past::of(0);
+        let past = Past::of(Object::default());
         assert!(!past.is_of_others(entry(&path)));
         empty(&path);
         assert!(!past.is_of_others(entry(&path)));
@@ -399,9 +414,9 @@ mod tests {
 
     #[test]
     fn what_is_recorded_is_read_again() {
-        let past = Past { inode: 7, at: 1 << 60 };
+        let past = Past { object: Object { inode: 7, born: 9 }, at: 1 << 60 };
         let again = Past::from_bytes(&past.to_bytes());
-        assert_eq!((again.inode, again.at), (past.inode, past.at));
+        assert!(again.object == past.object && again.at == past.at);
     }
 
     #[test]
@@ -418,7 +433,7 @@ mod tests {
             assert_eq!((eyrie_libc_mkdir(place.as_ptr(), 0o700), errno()), (-1, libc::EEXIST));
             assert_eq!(eyrie_libc_remove(place.as_ptr()), 0);
             assert_eq!(eyrie_libc_remove(b.as_ptr()), 0);
-            assert!(eyrie_libc_creat(b.as_ptr(), 0o600) >= 0 && entry(&b).inode() > 0);
+            assert!(eyrie_libc_creat(b.as_ptr(), 0o600) >= 0 && entry(&b).object().inode > 0);
         }
     }
 }
