@@ -19,7 +19,8 @@ class Drifting(Job):
 
     def __init__(self, every="1", ckpt_every=0, leaver=None, options=(), begin=None, **more):
         self.made = tempfile.TemporaryDirectory(prefix="eyrie-test-")
-        options = ["--fallback-every", every, *options]
+        # Lives are counted in files, which would be put back.
+        options = ["--fallback-every", every, "--files-limit", "0", *options]
         command = program("drifts") + [self.made.name]
         if leaver is not None:
             command.append(str(leaver))
