@@ -206,13 +206,13 @@ unsafe fn random(path: *const c_char, mode: *const c_char) -> *mut FILE {
     }
 }
 
-/// How a file is opened that is appended to: flags beside `O_APPEND`; nothing for other modes.
-unsafe fn appending(mode: *const c_char) -> Option<c_int> {
+/// How a file is opened of which the mode begins with `letter`; nothing for other modes.
+unsafe fn opening(mode: *const c_char, letter: u8) -> Option<c_int> {
     // SAFETY: a text, by the contract of who opens it.
     let mode = unsafe { std::ffi::CStr::from_ptr(mode) }.to_bytes();
     let (first, rest) = mode.split_first()?;
     // What is behind a comma is a set of characters.
-    if *first != b'a' || rest.contains(&b',') {
+    if *first != letter || rest.contains(&b',') {
         return None;
     }
     let access = if rest.contains(&b'+') { libc::O_RDWR } else { libc::O_WRONLY };
@@ -220,18 +220,16 @@ unsafe fn appending(mode: *const c_char) -> Option<c_int> {
     Some(access | extra(b'e', libc::O_CLOEXEC) | extra(b'x', libc::O_EXCL))
 }
 
-/// How a file is opened that is to be empty then, if this mode says so.
+/// How a file is opened that is appended to: flags beside `O_APPEND`.
+unsafe fn appending(mode: *const c_char) -> Option<c_int> {
+    // SAFETY: by the caller's word.
+    unsafe { opening(mode, b'a') }
+}
+
+/// How a file is opened that is to be empty then.
 unsafe fn emptying(mode: *const c_char) -> Option<c_int> {
-    // SAFETY: a text, by the contract of who opens it.
-    let mode = unsafe { std::ffi::CStr::from_ptr(mode) }.to_bytes();
-    let (first, rest) = mode.split_first()?;
-    if *first != b'w' || rest.contains(&b',') {
-        return None;
-    }
-    let access = if rest.contains(&b'+') { libc::O_RDWR } else { libc::O_WRONLY };
-    let extra = |letter, flag| if rest.contains(&letter) { flag } else { 0 };
-    let more = extra(b'e', libc::O_CLOEXEC) | extra(b'x', libc::O_EXCL);
-    Some(access | more | libc::O_CREAT | libc::O_TRUNC)
+    // SAFETY: by the caller's word.
+    unsafe { opening(mode, b'w') }.map(|flags| flags | libc::O_CREAT | libc::O_TRUNC)
 }
 
 /// Whether appends may have to be done once. Before MPI_Init that is not known.
