@@ -8,7 +8,7 @@ use crate::tcp_info;
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::{Decoder, encode_within};
 use eyrie_process::clock::Moment;
-use eyrie_protocol::failure_detector::{Heartbeat, Side};
+use eyrie_protocol::failure_detector::{Heartbeat, Patience, Side};
 use eyrie_protocol::machine::{Company, Machine, Seat};
 use eyrie_protocol::timing::Detector;
 use eyrie_tls::Stream;
@@ -66,8 +66,8 @@ pub struct Limits {
     /// Of a controller: the node is one that it wants. Until then it hears nothing that renews its
     /// time, if that goes on.
     taken: AtomicBool,
-    /// Of a controller: the node is the last one.
-    last: AtomicBool,
+    /// Of a controller: how long it waits for the node.
+    patience: Mutex<Patience>,
     /// Beginning of the connection, and of its time.
     begun: Moment,
     /// What this end bears, and says to the other one.
@@ -134,7 +134,7 @@ impl Limits {
             near_ms,
             before: None,
             taken: AtomicBool::new(!held),
-            last: AtomicBool::new(false),
+            patience: Mutex::new(Patience::Joining),
             begun: Moment::now(),
             bears: none(),
             says: none(),
@@ -226,9 +226,13 @@ impl Limits {
         self.taken.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the node at the other end is the last one that there is (`Heartbeat::set_last`).
-    pub fn set_last(&self, last: bool) {
-        self.last.store(last, Ordering::Relaxed);
+    /// How long the node at the other end is waited for (`Heartbeat::set_patience`).
+    pub fn set_patience(&self, patience: Patience) {
+        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
+    }
+
+    fn patience(&self) -> Patience {
+        *self.patience.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The longest grant that the other end, a node, may hold, or would be given now.
@@ -427,7 +431,7 @@ fn read_all<T: DeserializeOwned>(
     }
     let mut looked = now_ms();
     loop {
-        tie.set_last(limits.last.load(Ordering::Relaxed));
+        tie.set_patience(limits.patience());
         limits.note(&tie, now_ms());
         tell_stood(std::mem::replace(&mut looked, now_ms()), looked);
         let mut from = stream;

@@ -183,6 +183,11 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     stop_points::reach("join-1");
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
+    let (orders, mut ordered) = mpsc::unbounded_channel();
+    let (post, watch) = (Arc::new(NodeSession::default()), caller.watch.clone());
+    // Before what takes seconds, as libfabric's look for its providers, or all on a busy machine: silence is
+    // the end.
+    controller_connection::keep(caller, called, Arc::clone(&post), orders).map_err(os("thread"))?;
     let Intervals { limits, grace, .. } = spec.timing.intervals;
     let silence = Duration::from_millis(limits.link_silence_ms);
     let own = Identity { job: job.clone(), node, epoch, secret, routes, silence };
@@ -190,9 +195,9 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;
     let store_at = store.local_addr().map_err(os("listener"))?;
-    let (turned_away, post) = (Arc::default(), Arc::new(NodeSession::default()));
-    let (count, out) = (Arc::clone(&turned_away), Arc::clone(&post));
-    let say = Arc::new(move |message| out.say(message));
+    let turned_away = Arc::default();
+    let count = Arc::clone(&turned_away);
+    let say = Arc::new(move |message| post.say(message));
     let vault = spec.is_vaulted().then(|| {
         let (folder, images) = (folder.join(home::VAULT), images.clone());
         let (job, ranks, members) = (job.clone(), spec.program.size, Arc::clone(&members));
@@ -204,7 +209,6 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let invited = Arc::clone(&services.invited);
     image_store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count, services)
         .map_err(os("store"))?;
-    let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let (homes, store, archive, links) = (Vec::new(), store_at, None, None);
     let network = Network {
@@ -218,15 +222,13 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         links,
         archive,
         vault,
-        watch: caller.watch.clone(),
+        watch,
     };
     let place = agent::Place { id: job, images, saved: None, prefix, segment: None };
     if spec.timing.grace_ms > 0 {
         heed_signals(&hear).map_err(os("signals"))?;
     }
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
-    // Before that, which takes seconds where libfabric looks for its providers: silence is the end.
-    controller_connection::keep(caller, called, post, orders).map_err(os("thread"))?;
     agent.borrow_mut().join();
     agent::serve(&agent, &mut ordered, heard).await;
     let finished = agent.borrow().finished();

@@ -17,7 +17,8 @@
 //! still, or takes long to die.
 //!
 //! The last node that there is is waited for as long as for anything: nobody could go on in its
-//! place, and without it the job is over.
+//! place, and without it the job is over. A node that has not come up yet is waited for as long,
+//! but is granted no more than any other: nothing is lost by waiting, and the job cannot begin without.
 
 use crate::timing::Detector;
 use std::collections::VecDeque;
@@ -103,6 +104,17 @@ pub enum Side {
     Node,
 }
 
+/// How long a controller waits for a node that says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// By what both are used to.
+    Usual,
+    /// It has not come up yet: as long as is ever borne, granting the usual.
+    Joining,
+    /// There is no other: so much is granted, too.
+    Last,
+}
+
 /// What one end knows of the connection.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
@@ -115,8 +127,7 @@ pub struct Heartbeat {
     least_ms: u64,
     /// What a node bears that its controller can kill.
     near_ms: u64,
-    /// The node at the other end is the last one.
-    last: bool,
+    patience: Patience,
     /// Grants, and when each was said last; smaller ones behind larger ones.
     granted: VecDeque<(u64, u64)>,
     /// The latest stamp of the node's that the controller has heard, as far as this end knows, in
@@ -161,7 +172,7 @@ impl Heartbeat {
             other_ms: 0,
             least_ms,
             near_ms: 0,
-            last: false,
+            patience: Patience::Usual,
             granted: VecDeque::new(),
             // As it is called by the node, it is heard of then.
             stamp_ms: (side == Side::Node).then_some(now_ms),
@@ -198,17 +209,18 @@ impl Heartbeat {
         self.grant(now_ms);
     }
 
-    /// Whether the node at the other end of a controller's connection is the last one that there
-    /// is. From then on so long a silence is borne, and so much is granted, as ever is.
-    pub fn set_last(&mut self, last: bool) {
-        self.last = last;
+    /// What a controller bears of the node at the other end.
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     /// Whether the other end has been silent for too long. What has come is to be read before.
     pub fn over(&mut self, now_ms: u64) -> bool {
         let stood = now_ms.saturating_sub(self.seen_ms) > 2 * self.detector.heartbeat_ms;
         self.seen_ms = now_ms;
-        let habit_over = self.habit.passed(now_ms) > self.limit_ms();
+        let joining = self.patience == Patience::Joining;
+        let least_ms = if joining { self.detector.silence_most_ms } else { 0 };
+        let habit_over = self.habit.passed(now_ms) > self.limit_ms().max(least_ms);
         self.grant(now_ms);
         if self.side == Side::Controller {
             return habit_over;
@@ -244,7 +256,8 @@ impl Heartbeat {
     pub fn limit_ms(&self) -> u64 {
         match self.side {
             Side::Controller => {
-                let last_ms = if self.last { self.detector.held_ms() } else { 0 };
+                let last = self.patience == Patience::Last;
+                let last_ms = if last { self.detector.held_ms() } else { 0 };
                 self.used_to_ms().max(self.other_ms).max(self.least_ms).max(last_ms)
             }
             Side::Node => borne(self.other_ms.max(self.least_ms)).max(self.near_ms),
@@ -449,16 +462,28 @@ mod tests {
     fn the_last_node_is_waited_for_as_long_as_ever_and_granted_that() {
         let (mut heartbeat, mut node) =
             (Heartbeat::new(D, Side::Controller, 0), Heartbeat::new(D, Side::Node, 0));
-        heartbeat.set_last(true);
+        heartbeat.set_patience(Patience::Last);
         heartbeat.heard(TICK_MS);
         node.told(heartbeat.says_ms(), Some(TICK_MS), TICK_MS);
         let given_up = silence(&mut heartbeat.clone(), TICK_MS);
         assert_eq!(given_up, MOST_MS + 2 * TICK_MS);
         assert!(silence(&mut node, TICK_MS) > given_up);
         // Another one is there by now, and what was granted is remembered.
-        heartbeat.set_last(false);
+        heartbeat.set_patience(Patience::Usual);
         heartbeat.heard(2 * TICK_MS);
         assert_eq!((heartbeat.limit_ms(), heartbeat.granted_ms()), (LEAST_MS, MOST_MS));
+        assert_eq!(silence(&mut heartbeat, 2 * TICK_MS), LEAST_MS + 3 * TICK_MS);
+    }
+
+    #[test]
+    fn a_node_that_has_not_come_up_is_waited_for_and_granted_no_more_than_any() {
+        let mut heartbeat = Heartbeat::new(D, Side::Controller, 0);
+        heartbeat.set_patience(Patience::Joining);
+        heartbeat.heard(TICK_MS);
+        assert_eq!(silence(&mut heartbeat.clone(), TICK_MS), MOST_MS + 2 * TICK_MS);
+        assert_eq!((heartbeat.says_ms(), heartbeat.granted_ms()), (LEAST_MS, LEAST_MS));
+        heartbeat.set_patience(Patience::Usual);
+        heartbeat.heard(2 * TICK_MS);
         assert_eq!(silence(&mut heartbeat, 2 * TICK_MS), LEAST_MS + 3 * TICK_MS);
     }
 

@@ -15,12 +15,12 @@ RANKS = 4
 
 class Drifting(Job):
     """A program no rank of which repeats itself: each kill of one is a divergence. `begin`: a line for a shell
-    before it."""
+    before it. `counted`: lives are counted in files, which would be put back."""
 
-    def __init__(self, every="1", ckpt_every=0, leaver=None, options=(), begin=None, **more):
+    def __init__(self, every="1", ckpt_every=0, leaver=None, options=(), begin=None, counted=True, **more):
         self.made = tempfile.TemporaryDirectory(prefix="eyrie-test-")
-        # Lives are counted in files, which would be put back.
-        options = ["--fallback-every", every, "--files-limit", "0", *options]
+        put_back = ["--files-limit", "0"] if counted else []
+        options = ["--fallback-every", every, *put_back, *options]
         command = program("drifts") + [self.made.name]
         if leaver is not None:
             command.append(str(leaver))

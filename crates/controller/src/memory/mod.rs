@@ -20,6 +20,7 @@ use crate::outside::{
 use eyrie_control::gateway::{Silence, ToGateway};
 use eyrie_control::ha::Announced;
 use eyrie_control::{Death, NodeMsg, ToNode};
+use eyrie_protocol::failure_detector::Patience;
 use eyrie_protocol::session::Numbered;
 use eyrie_protocol::timing::Detector;
 use eyrie_state::saved_job::SavedJob;
@@ -188,7 +189,7 @@ impl NodeLine for Line {
 
     fn take(&self) {}
 
-    fn set_last(&self, _: bool) {}
+    fn set_patience(&self, _: Patience) {}
 
     fn rounded_most(&self) -> u64 {
         LEAST_MS

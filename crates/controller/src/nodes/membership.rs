@@ -6,6 +6,7 @@
 use crate::clock::Moment;
 use crate::nodes::model::{Awaited, Connectivity, Line, Node, State};
 use eyrie_control::node::ToNode;
+use eyrie_protocol::failure_detector::Patience;
 use eyrie_protocol::image_references::File;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::placement::Placement;
@@ -137,7 +138,7 @@ impl Nodes {
     pub fn spare_the_last(&self) {
         let last = (0..).zip(&self.all).find(|(number, _)| self.is_last(*number));
         if let Some((_, Node { line: Line::There(wired), .. })) = last {
-            wired.set_last(true);
+            wired.set_patience(Patience::Last);
         }
     }
 

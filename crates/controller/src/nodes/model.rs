@@ -8,6 +8,7 @@ use crate::journal::NodeRecord;
 use crate::outside::{ClientHandle, Daemon, NodeLine};
 use eyrie_control::message::Host;
 use eyrie_control::node::{NodeLook, Peer, ToNode};
+use eyrie_protocol::failure_detector::Patience;
 use eyrie_protocol::session::{Foreign, Numbered, Session};
 use eyrie_protocol::timing::{Detector, Limits};
 use serde::{Deserialize, Serialize};
@@ -314,7 +315,11 @@ impl Node {
     /// It is heard of: what may be granted to it is written down. `last`: there is no other.
     pub(super) fn weigh_grant(&mut self, last: bool) {
         if let Line::There(wired) = &self.line {
-            wired.set_last(last);
+            wired.set_patience(match self.state {
+                _ if last => Patience::Last,
+                State::Joining if self.peer.is_none() => Patience::Joining,
+                _ => Patience::Usual,
+            });
             self.granted = wired.rounded_most();
             // What is to be more waits until it is durable.
             wired.allow(wired.allowed().min(self.granted));

@@ -8,6 +8,7 @@ use eyrie_control::gateway::{Silence, ToGateway};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::DaemonRecord;
 use eyrie_control::{Death, Stored, ToNode};
+use eyrie_protocol::failure_detector::Patience;
 use eyrie_protocol::session::Numbered;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -134,8 +135,8 @@ pub trait NodeLine: Send {
     fn confirm(&self, heard: u64);
     /// The node is one that this controller wants: its stamps come back.
     fn take(&self);
-    /// Whether the node is the last one that there is.
-    fn set_last(&self, last: bool);
+    /// How long the node is waited for.
+    fn set_patience(&self, patience: Patience);
     /// The longest grant that the node may hold, or would be given now, rounded up to what is
     /// written down.
     fn rounded_most(&self) -> u64;

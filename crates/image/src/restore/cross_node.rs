@@ -9,6 +9,7 @@
 use crate::kernel::remote_descriptors;
 use crate::resources::sockets;
 use crate::resources::sockets::inet::{self, End};
+use crate::resources::sockets::taken_port::bind_caller;
 use eyrie_image_format::state::resources::Socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -180,7 +181,7 @@ fn late() -> io::Error {
 fn call(attempt: &Attempt<'_>, end: Instant, patient: bool) -> io::Result<OwnedFd> {
     loop {
         let fd = attempt.own().socket()?;
-        let reached = inet::bind(&fd, &attempt.name)
+        let reached = bind_caller(&fd, &attempt.name)
             .and_then(|()| inet::connect_until(&fd, &attempt.peer_name, end));
         match reached {
             Ok(()) => {

@@ -16,6 +16,7 @@ use eyrie_launcher::node_launcher::{
 };
 use eyrie_launcher::remote_node::RemoteNode;
 use eyrie_process::{pipes, reap};
+use eyrie_protocol::failure_detector::Patience;
 use eyrie_protocol::session::Numbered;
 use eyrie_state::home;
 use std::cell::RefCell;
@@ -75,8 +76,8 @@ impl NodeLine for Line {
         self.0.limits.take();
     }
 
-    fn set_last(&self, last: bool) {
-        self.0.limits.set_last(last);
+    fn set_patience(&self, patience: Patience) {
+        self.0.limits.set_patience(patience);
     }
 
     fn rounded_most(&self) -> u64 {

@@ -12,6 +12,7 @@ use crate::error::{CaptureError, RestoreError};
 use crate::kernel::remote_descriptors::{self, ioctl};
 use crate::resources::open::{Open, cannot, refused, refused_now};
 use crate::resources::sockets::connections::Connections;
+use crate::resources::sockets::taken_port::bind_caller;
 use crate::resources::sockets::{self, option, peek, peers, set_option};
 use eyrie_image_format::state::resources::{Message, Socket, SocketOption};
 use std::cell::Cell;
@@ -706,9 +707,9 @@ pub fn fades(e: &io::Error) -> bool {
 }
 
 /// Connects from one end to the other, where `listener` listens; returns both, in this order.
-fn link(listener: &OwnedFd, from: &End<'_>, to: &End<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn link(listener: &OwnedFd, from: &End<'_>, to: &End<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
     let near = from.socket()?;
-    bind(&near, &from.seen_by(from.family))?;
+    bind_caller(&near, &from.seen_by(from.family))?;
     connect(&near, &to.seen_by(from.family))?;
     let own = |far: &OwnedFd| plain(&sockets::address(far, libc::getpeername)) == plain(from.at);
     Ok((near, sockets::accept(listener, own)?))

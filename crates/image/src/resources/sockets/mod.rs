@@ -7,6 +7,7 @@ pub(crate) mod cross_node;
 pub(crate) mod inet;
 pub(crate) mod kind;
 mod peers;
+pub(crate) mod taken_port;
 pub(crate) mod unix;
 
 use crate::error::{CaptureError, RestoreError};
