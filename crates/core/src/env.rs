@@ -111,6 +111,16 @@ impl Machine {
         self.endpoint.begun()
     }
 
+    /// The program has opened a file (`told::file_number`) to write to what is in it.
+    pub fn note_opened(&self, file: u64) {
+        self.endpoint.note_opened(file);
+    }
+
+    /// Whether another rank of this node may have.
+    pub fn is_opened_by_others(&self, file: u64) -> bool {
+        self.endpoint.is_opened_by_others(file)
+    }
+
     /// `MPIX_Eyrie_diverge`: what this rank repeats cannot become what it was.
     pub fn diverge(&self, why: &str) -> ! {
         let text = format!("rank {}: {why}", self.endpoint.rank());

@@ -24,6 +24,7 @@ pub mod futex;
 pub mod held;
 pub mod memory;
 pub mod mirror;
+pub mod opened;
 pub mod random;
 pub mod reader;
 pub mod recording;

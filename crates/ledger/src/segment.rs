@@ -10,6 +10,7 @@
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.
 
 use crate::beside::Beside;
+use crate::opened::{OPENED_BYTES, OpenedFiles};
 use crate::{free, memory, windows};
 use std::fs::File;
 use std::io;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// What the file's name begins with; process images leave mappings of this name out.
 pub const NAME_PREFIX: &str = "eyrie-job:";
 /// Of a job that has ranks for programs that others start ([`JobHeader::gone`]): all ranks that it
@@ -341,6 +342,8 @@ pub struct RankCtl {
     /// Inodes of its sockets for wires, 0: none. Written by the rank.
     pub wire_inodes: [AtomicU32; WIRE_SOCKETS],
     text: [AtomicU64; TEXT_BYTES / 8],
+    /// What it has opened to write to. Written by the rank.
+    pub opened: OpenedFiles,
 }
 
 /// Shared state of the channel from one rank to another.
@@ -420,7 +423,8 @@ pub struct DirEntry {
 }
 
 const _: () = assert!(size_of::<JobHeader>() == 256);
-const _: () = assert!(size_of::<RankCtl>() == 64 * 6 + 4 * WIRE_SOCKETS + TEXT_BYTES);
+const _: () =
+    assert!(size_of::<RankCtl>() == 64 * 6 + 4 * WIRE_SOCKETS + TEXT_BYTES + OPENED_BYTES);
 const _: () = assert!(size_of::<ChannelCtl>() == 256);
 const _: () = assert!(size_of::<DirEntry>() == 32);
 

@@ -62,3 +62,40 @@ def test_each_rank_after_a_checkpoint():
 
 def test_ranks_on_virtual_nodes():
     holds([1, 0], options=["--nodes", "3"])
+
+
+def test_a_file_that_one_makes_and_reads_and_all_write_to():
+    """What others have written stays, though the rank that repeats itself makes the file anew."""
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        gate = os.path.join(folder, "go")
+        command = [*program("slices"), gate]
+        with Job(command, ranks=3, ckpt_every=3600, cwd=folder, options=["--fallback-every", "off"]) as job:
+            job.until(lambda: os.path.exists(f"{gate}.at"), "all parts")
+            os.remove(f"{gate}.at")
+            job.kill_ranks([0])
+            job.wait_event("started", rank=0, count=2)
+            open(gate, "w").close()
+            assert job.wait() == 0, job.report()
+            assert job.stdout() == "103 203 \n", job.report()
+
+
+def test_a_file_that_a_rank_reads_and_writes_in_place():
+    """From its beginning on: it finds nothing there that it has yet to write."""
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        gate = os.path.join(folder, "go")
+        expected = None
+        for killed in (False, True):
+            options = ["--fallback-every", "off"]
+            command = [*program("inplace"), "400", gate]
+            with Job(command, ranks=2, ckpt_every=3600, cwd=folder, options=options) as job:
+                if killed:
+                    for rank in (1, 0):
+                        job.until(lambda: job.status()["ranks"][0]["messages_sent"] >= 200, "half of the rounds")
+                        job.kill_ranks([rank])
+                        job.wait_event("started", rank=rank, count=2)
+                open(gate, "w").close()
+                assert job.wait() == 0, job.report()
+                assert not job.count("rolled-back"), job.report()
+                expected = expected or job.stdout()
+                assert job.stdout() == expected, job.report()
+            os.remove(gate)

@@ -14,10 +14,10 @@ use std::mem::{size_of, zeroed};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use eyrie_ledger::door::What;
+use eyrie_ledger::door::{What, file_number};
 use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, mode_t};
 
-use super::told::{asked, errno, teller};
+use super::told::{asked, errno, fail, teller};
 
 /// A name in a folder, as the program gives it.
 #[derive(Clone, Copy)]
@@ -131,13 +131,15 @@ impl Past {
         })
     }
 
-    /// Whether a file was written to since it was emptied, other than by this life. A restore that
-    /// puts a file back gives it its old time, too. What this rank had written to it, it writes
-    /// again in the same places; what others have, must stay.
-    fn is_written(self, entry: Entry) -> bool {
+    /// Whether what is in a file that was emptied must stay, as it was written since, other than by
+    /// this life. A restore that puts a file back gives it its old time, too. What this rank had
+    /// written to it, it writes again in the same places; what others have, must stay. What it may
+    /// read again must be gone, unless others may have written there.
+    fn is_kept(self, entry: Entry, flags: c_int) -> bool {
         entry.found().is_some_and(|found| {
             let has_grown = found.stx_size > 0 && nanoseconds(&found.stx_mtime) >= self.at;
-            has_grown && !EMPTIED.has(found.stx_ino)
+            let is_read = flags & libc::O_ACCMODE == libc::O_RDWR;
+            has_grown && !EMPTIED.has(found.stx_ino) && (!is_read || is_opened_by_others(&found))
         })
     }
 }
@@ -162,6 +164,37 @@ impl Emptied {
     fn has(&self, inode: u64) -> bool {
         self.inodes.iter().any(|own| own.load(Relaxed) == inode)
     }
+}
+
+fn number(device: (u32, u32), inode: u64) -> u64 {
+    file_number(libc::makedev(device.0, device.1), inode)
+}
+
+fn is_opened_by_others(found: &libc::statx) -> bool {
+    let device = (found.stx_dev_major, found.stx_dev_minor);
+    teller().is_some_and(|m| m.is_opened_by_others(number(device, found.stx_ino)))
+}
+
+/// Notes a file that was opened to write to it, so that other ranks know. Returns it.
+#[inline]
+pub(super) fn note(fd: c_int, flags: c_int) -> c_int {
+    if fd >= 0
+        && flags & libc::O_ACCMODE != libc::O_RDONLY
+        && flags & libc::O_PATH == 0
+        && let Some(m) = teller()
+    {
+        let error = errno();
+        // SAFETY: it consists of numbers, and is filled.
+        let stat = unsafe {
+            let mut stat: libc::stat = zeroed();
+            (libc::syscall(libc::SYS_fstat, fd, &raw mut stat) == 0).then_some(stat)
+        };
+        if let Some(stat) = stat.filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG) {
+            m.note_opened(file_number(stat.st_dev, stat.st_ino));
+        }
+        fail(error);
+    }
+    fd
 }
 
 /// Does `first` and records what came of it; in a replay `again` is done, if it went well.
@@ -274,7 +307,7 @@ pub(super) unsafe fn open(folder: c_int, path: *const c_char, flags: c_int, mode
             return unsafe { libc::syscall(libc::SYS_memfd_create, name, flags) };
         }
         let follow = if flags & libc::O_EXCL != 0 { libc::O_NOFOLLOW } else { 0 };
-        let cut = if past.is_written(entry) { 0 } else { libc::O_TRUNC };
+        let cut = if past.is_kept(entry, flags) { 0 } else { libc::O_TRUNC };
         real(flags & !(libc::O_EXCL | libc::O_TRUNC) | follow | cut)
     };
     let fd = once(first, again) as c_int;

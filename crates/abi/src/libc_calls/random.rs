@@ -274,14 +274,15 @@ unsafe fn open(real: &Real, path: *const c_char, flags: c_int, mode: mode_t) -> 
     // SAFETY: the program's own arguments. The mode may be missing, and is not used then.
     unsafe {
         if entries::is_empty(flags) {
-            return appends::note(entries::open(libc::AT_FDCWD, path, flags, mode), flags);
+            let fd = entries::open(libc::AT_FDCWD, path, flags, mode);
+            return appends::note(entries::note(fd, flags), flags);
         }
         let fd = if real.is_null() {
             libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, mode) as c_int
         } else {
             call!(real, fn(*const c_char, c_int, mode_t) -> c_int, path, flags, mode)
         };
-        if is_named(path) { note(fd) } else { appends::note(fd, flags) }
+        if is_named(path) { note(fd) } else { appends::note(entries::note(fd, flags), flags) }
     }
 }
 
@@ -296,14 +297,15 @@ unsafe fn open_at(
     // SAFETY: as above.
     unsafe {
         if entries::is_empty(flags) {
-            return appends::note(entries::open(folder, path, flags, mode), flags);
+            let fd = entries::open(folder, path, flags, mode);
+            return appends::note(entries::note(fd, flags), flags);
         }
         let fd = if real.is_null() {
             libc::syscall(libc::SYS_openat, folder, path, flags, mode) as c_int
         } else {
             call!(real, fn(c_int, *const c_char, c_int, mode_t) -> c_int, folder, path, flags, mode)
         };
-        if is_named(path) { note(fd) } else { appends::note(fd, flags) }
+        if is_named(path) { note(fd) } else { appends::note(entries::note(fd, flags), flags) }
     }
 }
 

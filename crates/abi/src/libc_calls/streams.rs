@@ -16,6 +16,7 @@ use libc::{FILE, mode_t, size_t, ssize_t};
 
 use super::appends;
 use super::before;
+use super::entries;
 use super::random::{eyrie_libc_open, eyrie_libc_read, is_named, reads_random};
 use super::real::{self, Real, call};
 use super::tells::TELLS;
@@ -318,7 +319,14 @@ unsafe fn fopen(real: &Real, path: *const c_char, mode: *const c_char) -> *mut F
             }
         }
         let real = real.found();
-        call!(real, fn(*const c_char, *const c_char) -> *mut FILE, path, mode)
+        let stream = call!(real, fn(*const c_char, *const c_char) -> *mut FILE, path, mode);
+        if !stream.is_null()
+            && let Some(flags) = opening(mode, b'r')
+            && flags & libc::O_ACCMODE == libc::O_RDWR
+        {
+            entries::note(libc::fileno(stream), flags);
+        }
+        stream
     }
 }
 

@@ -24,6 +24,18 @@ impl Endpoint {
         self.ctl.begun.load(Relaxed)
     }
 
+    /// The program has opened a file (`told::file_number`) to write to what is in it.
+    pub fn note_opened(&self, file: u64) {
+        self.ctl.opened.add(file);
+    }
+
+    /// Whether another rank of this node may have.
+    pub fn is_opened_by_others(&self, file: u64) -> bool {
+        let own = self.rank();
+        let mut others = (0..self.seg.geometry().ranks).filter(|rank| *rank != own);
+        others.any(|rank| self.seg.rank(rank).opened.may_have(file))
+    }
+
     fn repeats(&self) -> bool {
         self.door.replaying() || self.log.is_behind()
     }
