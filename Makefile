@@ -153,7 +153,7 @@ SEEDS ?= 100000
 soak: test-setup build
 	python3 tests/run --all e2e image
 	for kind in '' --drain --halts '--halts --drain' --outside --unfit --topology --fallback --vault \
-	    '--vault --drain' \
+	    '--vault --drain' --shares '--shares --drain' '--shares --vault' '--shares --routed' \
 	    --units '--units --drain' '--units --vault' '--units --vault --drain' --cluster-units \
 	    '--cluster-units --drain' '--cluster-units --vault' '--cluster-units --vault --drain' \
 	    '--cluster-units --halts' --routed '--routed --drain' coordinated 'coordinated --drain' \

@@ -23,7 +23,7 @@ use eyrie_image::{Between, ProcessTree};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::Segment;
 use eyrie_ledger::walk::Walk;
-use eyrie_state::sealing;
+use eyrie_state::{saved_job, sealing};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -100,6 +100,8 @@ impl Agent {
             together.standing.values().map(|(_, stands)| stands.family.clone()).collect();
         let path = self.place.images.join(&name);
         let logged = self.spec.protection.ft.goes_back_alone();
+        // Else they come back together from this one on.
+        let alone = logged && !saved_job::is_segment(&name);
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_file.fd.try_clone().map(File::from);
         let copies = self.save_in_thread(name, move || {
@@ -108,7 +110,7 @@ impl Agent {
                 false => saved::copy_all(&file, &segment),
             });
             // Sockets of ranks that come back alone, too, are closed whenever they do.
-            let between = || if logged { Between::default() } else { Between::look(&families) };
+            let between = || if alone { Between::default() } else { Between::look(&families) };
             let copied = copy.is_ok().then(|| Arc::new(between()));
             let _ = tell.send(Msg::SegmentCopied { generation, copied });
             let mut copy = copy?;

@@ -71,7 +71,6 @@ use eyrie_process::futex::{self, Bell};
 use eyrie_process::reap;
 use eyrie_process::spawn::Prefix;
 use eyrie_state::sealing;
-use eyrie_state::units;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -152,6 +151,8 @@ struct Proc {
     watch: Option<ending::Watch>,
     /// The controller knows that it cannot go on.
     said: bool,
+    /// ... that it waits to be one unit with others.
+    shares: bool,
     /// The kernel's counters when it began.
     before: death_cause::Before,
 }
@@ -442,6 +443,7 @@ impl Agent {
             ToNode::Clusters { of, gateway } => self.set_clusters(of, gateway),
             ToNode::Domains { names } => self.set_domains(names),
             ToNode::Yield { rank } => self.leaving.yields(rank),
+            ToNode::Units { spec } => self.set_units(*spec),
         }
     }
 
@@ -588,7 +590,7 @@ impl Agent {
             .and_then(|(fd, segment)| Ok((listen(&segment, &self.tell)?, fd, segment)));
         let result = match loaded {
             Ok((bell, fd, segment)) => {
-                if self.spec.protection.ft.goes_back_alone() {
+                if segment.header().recording().retains() {
                     saved::forget_received(&segment);
                 }
                 let file = SegmentFile { fd, _bell: bell, windows: BTreeSet::new() };
@@ -647,7 +649,7 @@ fn make_segment(
     if spec.protection.ft.reports() {
         segment.report_failures();
     }
-    eyrie_ledger::unit::bind(&segment, &units::recovery_units(spec));
+    state::units::bind_units(&segment, spec);
     Ok((eyrie_process::spawn::high(fd), Arc::new(segment)))
 }
 
@@ -669,6 +671,7 @@ fn load_segment(
     if segment.geometry() != Geometry::new(spec.program.size, spec.protection.log_limit_bytes) {
         return Err(BeginError::Foreign(path.into()));
     }
+    state::units::bind_units(&segment, spec);
     segment.header().cores.store(cores(spec), Ordering::Release);
     segment.header().room.store(spec.program.room(), Ordering::Release);
     Ok((eyrie_process::spawn::high(fd), Arc::new(segment)))

@@ -281,7 +281,12 @@ impl Agent {
         // Where nothing is held, nothing was recorded that anything depends on.
         let nothing = determinants.words.is_empty();
         let first = determinants.first.max(if nothing { from.det_pos } else { 0 });
-        let end = first + determinants.words.len() as u64;
+        let mut end = first + determinants.words.len() as u64;
+        if nothing && from.run != 0 {
+            // The image's own last word, which the rank lets grow.
+            self.segment.det(rank, first).store(from.run, Ordering::Relaxed);
+            end += 1;
+        }
         ctl.det_trim.store(first, Ordering::Relaxed);
         ctl.det_tail.store(end.max(from.det_pos), Ordering::Release);
         ctl.incarnation.fetch_max(from.incarnation, Ordering::Relaxed);

@@ -131,6 +131,7 @@ impl Agent {
                 self.say(FromNode::Said { rank, start, said });
             }
             self.look_beside(rank);
+            self.look_at_units(rank, start);
             self.look_at_replay(rank, start);
             self.look_at_pressure(rank, start);
         }

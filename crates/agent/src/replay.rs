@@ -53,7 +53,7 @@ pub(crate) fn reset_control(segment: &Segment, rank: u32, from: &Meta) {
     ctl.state.store(from.state, Ordering::Relaxed);
     ctl.lib.store(from.lib, Ordering::Relaxed);
     ctl.det_pos.store(from.det_pos, Ordering::Relaxed);
-    for word in [&ctl.alive, &ctl.freeze_req, &ctl.sleeping, &ctl.pressure] {
+    for word in [&ctl.alive, &ctl.freeze_req, &ctl.sleeping, &ctl.pressure, &ctl.shares] {
         word.store(0, Ordering::Relaxed);
     }
     let repeats = repeats(segment, rank, from);

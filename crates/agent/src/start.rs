@@ -170,8 +170,18 @@ impl Agent {
         r.restart.filling = filling;
         let (written, tasks) = (from.output, Vec::new());
         let before = death_cause::Before::of(pid);
-        r.proc =
-            Some(Proc { pid, pidfd, start, pipes, written, tasks, watch, said: false, before });
+        r.proc = Some(Proc {
+            pid,
+            pidfd,
+            start,
+            pipes,
+            written,
+            tasks,
+            watch,
+            said: false,
+            shares: false,
+            before,
+        });
         if let Err(error) = self.attend(rank, from, feed) {
             // SAFETY: our own child, not collected yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };

@@ -1,4 +1,5 @@
-//! The ranks of a recovery unit (`--ft node`, `--ft cluster`) come back where they were.
+//! The ranks of a recovery unit (`--ft node`, `--ft cluster`) come back where they were. Which
+//! ranks are a unit may change once, before they begin anew.
 //!
 //! Kept true: what they passed each other is given up before the first of them starts here, and
 //! what was on its way when their images were taken comes back with each of them; their outcomes,
@@ -6,11 +7,33 @@
 
 use super::Agent;
 use super::network::MoveError;
-use eyrie_control::Meta;
+use super::state::units::bind_units;
+use eyrie_control::node::FromNode;
+use eyrie_control::{JobSpec, Meta};
 use eyrie_ledger::unit;
+use eyrie_state::units;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Agent {
+    /// Ranks come back in another way from now on. None of them runs here: all begin anew, or go on
+    /// from a moment at which all stood.
+    pub(super) fn set_units(&mut self, as_told: JobSpec) {
+        units::set_mode(&mut self.spec, as_told.protection, as_told.placement.homes);
+        bind_units(&self.segment, &self.spec);
+    }
+
+    /// Whether a rank waits to be one unit with others.
+    pub(super) fn look_at_units(&mut self, rank: u32, start: u64) {
+        let shares = self.segment.rank(rank).shares.load(Ordering::Acquire);
+        let (Some(peer), Some(proc)) = (shares.checked_sub(1), self.proc(rank, start)) else {
+            return;
+        };
+        if !std::mem::replace(&mut proc.shares, true) {
+            self.say(FromNode::Shares { rank, start, peer });
+        }
+    }
+
     /// None of these ranks, which are one unit, runs anywhere, and all of them are going to come
     /// back, some of them here.
     pub(super) fn gather(&mut self, ranks: &[u32], life: u32) {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 28;
+pub const PROTOCOL: u32 = 29;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 

@@ -296,6 +296,10 @@ pub enum ToNode {
     Yield { rank: u32 },
     /// The rank is lost and not brought back: those here are told (`--on-failure report`).
     Failed { rank: u32 },
+    /// How ranks come back from now on, as some are to have memory in common: as this job's would,
+    /// whose units are counted by its homes. None runs here; `Renew` or `Reload` follows where they
+    /// ran.
+    Units { spec: Box<JobSpec> },
 }
 
 impl ToNode {
@@ -695,6 +699,13 @@ pub enum FromNode {
     Beside {
         rank: u32,
         programs: Beside,
+    },
+    /// It is to have memory in common with this other rank, though each comes back without the
+    /// other, and waits until they are one recovery unit.
+    Shares {
+        rank: u32,
+        start: u64,
+        peer: u32,
     },
 }
 

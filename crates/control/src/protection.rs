@@ -83,6 +83,17 @@ impl Ft {
         }
     }
 
+    /// The mode whose units are the smallest that have all ranks of a node. `clusters`: copies are
+    /// outside, where there are several.
+    #[must_use]
+    pub fn with_whole_nodes(self, many: bool, clusters: Option<bool>) -> Self {
+        match (many, clusters) {
+            (false, _) => Self::Coordinated,
+            (true, Some(outside)) => Self::Cluster { outside },
+            (true, None) => Self::Node,
+        }
+    }
+
     /// Whether ranks are checkpointed, and brought back when they die.
     pub fn protects(self) -> bool {
         self.extent().is_some()

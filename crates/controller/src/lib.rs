@@ -428,6 +428,7 @@ impl Job {
                 }
                 Action::Report { rank } => self.report(rank),
                 Action::RestartAll => self.restart_all(),
+                Action::Regroup => self.regroup(),
                 Action::GiveUpSnapshot => self.give_up_newest_snapshot(),
                 Action::SignalAll(signal) => self.nodes.to_all(&ToNode::Signal { signal }),
                 Action::KillAll => self.nodes.to_all(&ToNode::Signal { signal: SIGKILL }),

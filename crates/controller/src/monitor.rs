@@ -6,6 +6,8 @@
 //! the end decides whether anybody is to go on with the job; all ranks go back as often as it
 //! takes, as long as the job gets further in between than ever before.
 
+mod going_back;
+
 use eyrie_control::signals::{SIGHUP, SIGKILL, SIGTERM, SIGXCPU, SIGXFSZ, is_own_bug, signal_name};
 pub use eyrie_control::{Death, Said};
 use serde::{Deserialize, Serialize};
@@ -116,6 +118,11 @@ pub enum Input {
     NotSaved,
     /// All ranks go back to the last set of checkpoints, as often as it takes.
     Together,
+    /// Ranks are to have memory in common, for which they have to be one recovery unit: all end,
+    /// and go on as larger units.
+    Regroup {
+        why: String,
+    },
 }
 
 /// What is known of a death besides its signal.
@@ -140,6 +147,8 @@ pub enum Action {
     Report { rank: u32 },
     /// All processes are gone: start all ranks from the beginning.
     RestartAll,
+    /// The same: all go on as larger recovery units.
+    Regroup,
     /// All ranks do not return to the newest snapshot any more.
     GiveUpSnapshot,
     /// Pass a signal to all ranks.
@@ -245,6 +254,8 @@ pub struct Monitor {
     snapshots: u32,
     /// Why all went back last.
     why: String,
+    /// They do to go on as larger recovery units.
+    regroups: bool,
     /// In `eyrie verify` nothing is brought back: every death and difference is an answer.
     recovers: bool,
     /// A rank that is lost is reported to the others. The job's description says so.
@@ -265,6 +276,7 @@ impl Monitor {
             kept: false,
             snapshots: 0,
             why: String::new(),
+            regroups: false,
             recovers,
             reports: false,
         }
@@ -380,6 +392,11 @@ impl Monitor {
             Input::Save | Input::Saved { .. } | Input::NotSaved | Input::Together => {
                 self.saving(&input, &mut todo);
             }
+            Input::Regroup { why } if self.phase == Phase::Running => {
+                self.phase = Phase::RollingBack { together: false };
+                (self.regroups, self.kept, self.why) = (true, false, why);
+                todo.push(Action::KillAll);
+            }
             Input::ConsoleGone => self.console_gone(&mut todo),
             Input::GraceOver => {
                 if let Phase::Stopping { signal } = self.phase {
@@ -481,7 +498,10 @@ impl Monitor {
                     }
                     rank.life = Life::Waiting;
                 }
-                todo.push(Action::RestartAll);
+                todo.push(match std::mem::take(&mut self.regroups) {
+                    true => Action::Regroup,
+                    false => Action::RestartAll,
+                });
                 return;
             }
             Phase::Running | Phase::Over => return,
@@ -646,76 +666,6 @@ impl Monitor {
         // An exit code has eight bits; an abort must not look like success.
         let code = if code & 0xff == 0 { 1 } else { code & 0xff };
         self.end(code, line, todo);
-    }
-
-    fn diverged(&mut self, rank: u32, text: &str, todo: &mut Vec<Action>) {
-        let what = format!("REPLAY DIVERGED in rank {rank}: {text}");
-        if !self.recovers {
-            return self.end(1, what, todo);
-        }
-        self.gets_on();
-        if self.snapshots > 0 && self.divergences >= RETURNS {
-            // It leads there again and again.
-            self.snapshots -= 1;
-            self.divergences = 0;
-            todo.push(Action::GiveUpSnapshot);
-        }
-        self.divergences += 1;
-        self.roll_back(&what, todo);
-        self.why = format!("the replay of rank {rank} diverged");
-    }
-
-    /// Whether a rank that is brought back alone would only diverge once more.
-    fn repeats_in_vain(&self) -> bool {
-        self.divergences >= VAIN_REPLAYS
-    }
-
-    /// Before all go back: whether the job got further than ever.
-    fn gets_on(&mut self) {
-        let reached = self.ranks.iter().map(|r| u128::from(r.reached)).sum();
-        if reached > self.furthest {
-            self.furthest = reached;
-            (self.rollbacks, self.divergences) = (0, 0);
-        }
-    }
-
-    fn roll_back(&mut self, why: &str, todo: &mut Vec<Action>) {
-        if self.rollbacks >= FRUITLESS_ROLLBACKS {
-            let place = self.goal();
-            let text = format!(
-                "{why}; all ranks went back to {place} {FRUITLESS_ROLLBACKS} times in a row \
-                 without getting further than before"
-            );
-            return self.end(1, text, todo);
-        }
-        self.rollbacks += 1;
-        self.phase = Phase::RollingBack { together: false };
-        self.why = why.lines().next().unwrap_or_default().to_string();
-        if self.snapshots > 0 {
-            // To which one is told when they do.
-            todo.extend([Action::Say(why.to_string()), Action::KillAll]);
-            return;
-        }
-        let place = self.goal();
-        todo.push(Action::Say(format!(
-            "{why}\nall ranks go back to {place} together; what was printed so far is not printed \
-             again"
-        )));
-        todo.push(Action::KillAll);
-    }
-
-    /// Why all ranks went back last.
-    pub fn why_back(&self) -> &str {
-        &self.why
-    }
-
-    /// What all ranks go back to.
-    fn goal(&self) -> &'static str {
-        match (self.snapshots, self.kept) {
-            (1.., _) => "a snapshot",
-            (0, true) => "what the job's folder has",
-            (0, false) => "the beginning",
-        }
     }
 
     fn end(&mut self, code: i32, text: String, todo: &mut Vec<Action>) {

@@ -374,6 +374,24 @@ fn a_divergence_that_repeats_gives_up_one_snapshot_after_the_other() {
 }
 
 #[test]
+fn ranks_that_are_to_be_larger_units_end_once_and_that_is_no_failure() {
+    let mut m = started(2);
+    let why = String::from("rank 0 shares memory with rank 1");
+    assert_eq!(m.step(Input::Regroup { why: why.clone() }), [Action::KillAll]);
+    assert_eq!(m.step(Input::Regroup { why: why.clone() }), [], "all are ending");
+    assert!(!m.may_start(0));
+    m.step(died(0, Death::Signal(SIGKILL), Said::Running, 7));
+    let todo = m.step(died(1, Death::Signal(SIGKILL), Said::Running, 7));
+    assert_eq!((todo, m.why_back()), (vec![Action::Regroup], &why[..]));
+    // The next time all begin anew for another reason.
+    (0..2).for_each(|rank| drop(m.step(Input::Started { rank })));
+    m.step(Input::Unrecoverable { why });
+    m.step(died(0, Death::Signal(SIGKILL), Said::Running, 7));
+    let todo = m.step(died(1, Death::Signal(SIGKILL), Said::Running, 7));
+    assert_eq!(todo, [Action::RestartAll]);
+}
+
+#[test]
 fn divergences_that_get_no_further_are_counted() {
     let mut m = started(1);
     let diverge = |m: &mut Monitor| {

@@ -365,6 +365,11 @@ impl NodeLauncher {
         self.spec.storage.manner.domains = names;
     }
 
+    /// How ranks come back, also of nodes that are to join.
+    pub fn set_mode(&mut self, protection: eyrie_control::Protection, homes: Vec<u32>) {
+        eyrie_state::units::set_mode(&mut self.spec, protection, homes);
+    }
+
     /// This machine's address as a node reaches it, or, if it does through gateways only, as those
     /// of this machine's cluster do.
     pub fn reached_at(&self, node: u32) -> Option<IpAddr> {

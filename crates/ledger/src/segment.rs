@@ -234,7 +234,7 @@ pub struct JobHeader {
     /// Which ranks take early messages ([`crate::datagram::Wish`]). Written by the daemon before
     /// any rank starts.
     pub early: AtomicU32,
-    /// 1 if the file has memory for windows ([`crate::windows`]) behind the pools. Written by the
+    /// Of memory for windows: [`crate::windows::ROOM`], [`crate::windows::GROW`]. Written by the
     /// daemon before any rank starts.
     pub windows: AtomicU32,
     /// How many of the job's ranks, the last ones, are there for programs that others start.
@@ -289,7 +289,11 @@ pub struct RankCtl {
     /// How many lost ranks the program has asked for, acknowledged or agreed on. Written by the
     /// rank, and by the daemon before a start.
     pub handled: AtomicU32,
-    _pad0: [u32; 3],
+    /// One more than a rank that this one is to have memory in common with, though each comes back
+    /// without the other: it waits until they are one unit. 0: none. Written by the rank, and by
+    /// the daemon before a start.
+    pub shares: AtomicU32,
+    _pad0: [u32; 2],
     // Line 1: the doorbell, written by every peer.
     /// The rank's futex: bumped by whoever made something happen for it.
     pub doorbell: AtomicU32,

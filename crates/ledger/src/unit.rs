@@ -25,6 +25,15 @@ pub fn bind(seg: &Segment, units: &Units) {
     }
 }
 
+/// The same where all ranks are one unit of a segment in which outcomes are recorded, as they were
+/// not from its beginning on.
+pub fn bind_all(seg: &Segment) {
+    let ranks = seg.geometry().ranks;
+    for (src, dst) in (0..ranks).flat_map(|src| (0..ranks).map(move |dst| (src, dst))) {
+        seg.channel(src, dst).inner.store(1, Release);
+    }
+}
+
 /// Whether what one rank sends another is not retained.
 pub fn is_inner(seg: &Segment, src: u32, dst: u32) -> bool {
     seg.channel(src, dst).inner.load(Relaxed) != 0

@@ -23,6 +23,11 @@ use crate::segment::{Geometry, Segment};
 const ALL_BYTES: u64 = 1 << 46;
 const MOST_BYTES: u64 = 1 << 40;
 const PAGE: u64 = 4096;
+/// `JobHeader::windows`: the file has memory for windows behind the pools.
+pub const ROOM: u32 = 1;
+/// `JobHeader::windows`: ranks that come back alone become one unit where they are to have memory
+/// in common.
+pub const GROW: u32 = 2;
 /// Read and written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -51,13 +56,25 @@ pub(crate) fn extend(file: &File, segment: &Segment) {
     // SAFETY: a live place for the limit. Beyond it there would be a signal that ends the process.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
     let there = known && limit.rlim_cur >= need && file.set_len(need).is_ok();
-    segment.header().windows.store(u32::from(there), Release);
+    segment.header().windows.store(if there { ROOM } else { 0 }, Release);
 }
 
 impl Segment {
     /// Whether there is memory for windows.
     pub fn has_arenas(&self) -> bool {
-        self.header().windows.load(Relaxed) != 0
+        self.header().windows.load(Relaxed) & ROOM != 0
+    }
+
+    /// Whether ranks become one unit where they are to have memory in common.
+    pub fn grows_units(&self) -> bool {
+        self.header().windows.load(Relaxed) == ROOM | GROW
+    }
+
+    /// Says whether they do. Before any rank runs.
+    pub fn grow_units(&self, grow: bool) {
+        let windows = &self.header().windows;
+        let bits = windows.load(Relaxed) & ROOM;
+        windows.store(bits | if grow { GROW } else { 0 }, Release);
     }
 
     /// Maps so much of a rank's arena from `offset` on, until the result is dropped.
@@ -215,6 +232,19 @@ mod tests {
         assert_eq!(at(&made.map_arena(1, 8192, 5000).unwrap(), 4999), 0);
         other.clear().unwrap();
         assert_eq!(at(&one, 4999), 0);
+    }
+
+    #[test]
+    fn units_grow_only_where_there_is_memory_to_share() {
+        let (_, seg) = Segment::create("t", GEO, 0, 2).unwrap();
+        assert!(seg.has_arenas() && !seg.grows_units());
+        seg.grow_units(true);
+        assert!(seg.has_arenas() && seg.grows_units());
+        seg.grow_units(false);
+        assert!(seg.has_arenas() && !seg.grows_units());
+        seg.header().windows.store(0, Release);
+        seg.grow_units(true);
+        assert!(!seg.has_arenas() && !seg.grows_units());
     }
 
     #[test]

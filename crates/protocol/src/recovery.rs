@@ -125,6 +125,9 @@ pub enum Input {
     /// On which nodes, best first, it costs least to have these ranks when they come back: of
     /// nodes that are as good otherwise the first one is taken. It counts until they run.
     Prefer { nodes: BTreeMap<u32, Vec<u32>> },
+    /// From now on these are the units, by rank, whose ranks stay on one node, or in one cluster;
+    /// `map`: where ranks begin. No process is left, and `Return` or `AllDown` comes.
+    Regroup { of: Vec<u32>, on_nodes: bool, map: Vec<u32> },
 }
 
 /// What is to be done, in this order.
@@ -419,6 +422,7 @@ impl Planner {
             Input::Places { of } => self.neighbours.place(of),
             Input::Domains { of } => self.neighbours.set_domains(of),
             Input::Prefer { nodes } => self.preferences.set(nodes),
+            Input::Regroup { of, on_nodes, map } => self.regroup(of, on_nodes, map),
             late if self.rolling_back => self.take_late(&late),
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);

@@ -76,9 +76,17 @@ pub enum SavedJobError {
     Damaged(PathBuf),
 }
 
+/// Beginning of the names of the segment's files among the images.
+const SEGMENT: &str = "segment.";
+
 /// Name of the segment's file among the images.
 pub fn segment_name(number: u32) -> String {
-    format!("segment.{number}")
+    format!("{SEGMENT}{number}")
+}
+
+/// Whether a file is one of those.
+pub fn is_segment(name: &str) -> bool {
+    name.starts_with(SEGMENT)
 }
 
 impl SavedJob {

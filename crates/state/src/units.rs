@@ -1,12 +1,12 @@
 //! Where ranks are at the start, and which of them are one recovery unit.
 
-use eyrie_control::JobSpec;
+use eyrie_control::{CheckpointPolicy, Dedup, JobSpec, Protection};
 use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::placement::{Map, Placement};
 use eyrie_protocol::routing::Routing;
 use eyrie_protocol::units::Units;
 use eyrie_vault::Scheme;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where ranks are at the start.
 pub fn first_placement(spec: &JobSpec) -> Placement {
@@ -43,6 +43,49 @@ pub fn recovery_units(spec: &JobSpec) -> Units {
 pub fn of(spec: &JobSpec) -> Vec<u32> {
     let units = recovery_units(spec);
     if units.are_groups() { units.by_rank().to_vec() } else { Vec::new() }
+}
+
+/// The mode that a job goes on in whose ranks come back alone, when some of them are to have memory
+/// in common: the smallest units that all ranks of a node are in. None: it stays as it is, as it
+/// has units already, or was told something that goes with ranks alone.
+pub fn with_shared_memory(spec: &JobSpec) -> Option<Protection> {
+    let Protection { ft, checkpoint_policy: policy, dedup, .. } = &spec.protection;
+    if !ft.goes_back_alone() || spec.storage.keep || *dedup == Dedup::On {
+        return None;
+    }
+    if spec.placement.nodes == 0 && *policy != CheckpointPolicy::Auto {
+        return None;
+    }
+    let outside = spec.placement.clusters.outside.unwrap_or(false);
+    let clusters = (spec.placement.clusters.count() > 1).then_some(outside);
+    let ft = ft.with_whole_nodes(spec.placement.nodes > 0, clusters);
+    Some(Protection { ft, ..spec.protection.clone() })
+}
+
+/// Has a job go on in this mode, with units by these homes. Routers are spares where nobody routes.
+pub fn set_mode(spec: &mut JobSpec, protection: Protection, homes: Vec<u32>) {
+    spec.protection = protection;
+    spec.placement.homes = homes;
+    if !spec.protection.ft.goes_back_alone() {
+        spec.placement.routers = 0;
+    }
+}
+
+/// By which nodes the ranks are counted as units that are on these: on one node then, on one now.
+/// A unit has the number of one of the nodes that the job begins with: that of its own, or of one
+/// that has no ranks any more. None: there are too many.
+pub fn counted_by(homes: &[u32], spec: &JobSpec) -> Option<Vec<u32>> {
+    let nodes = spec.placement.nodes;
+    if spec.placement.clusters.count() > 1 {
+        return homes.iter().all(|home| *home < nodes).then(|| homes.to_vec());
+    }
+    let all: BTreeSet<u32> = homes.iter().copied().collect();
+    let mut free = (0..nodes).filter(|node| !all.contains(node));
+    let mut number = BTreeMap::new();
+    for &home in &all {
+        number.insert(home, if home < nodes { home } else { free.next()? });
+    }
+    Some(homes.iter().map(|home| number[home]).collect())
 }
 
 /// Whether two descriptions of a job have the same recovery units, whatever they are called.
@@ -129,6 +172,38 @@ mod tests {
         assert!(!loses_a_cluster(&together));
         assert!(neighbours(&spec(4, 2, Some(true))).are_outside());
         assert!(!neighbours(&together).are_known());
+    }
+
+    #[test]
+    fn ranks_that_share_memory_are_the_smallest_units_that_have_all_of_a_node() {
+        let mut spec = crate::saved_job::testing::spec();
+        let mode = |spec: &JobSpec| with_shared_memory(spec).map(|p| p.ft.name());
+        assert!(spec.protection.ft.goes_back_alone());
+        spec.placement.nodes = 0;
+        assert_eq!(mode(&spec), Some("coordinated"));
+        spec.placement.nodes = 2;
+        assert_eq!(mode(&spec), Some("node"));
+        let mut many = spec.clone();
+        let names = ["x", "y"].map(String::from).to_vec();
+        many.placement.clusters = Clusters { names, of: vec![0, 1], ..Clusters::default() };
+        assert_eq!(mode(&many), Some("cluster"));
+        many.storage.keep = true;
+        assert_eq!(mode(&many), None);
+        (spec.placement.spares, spec.placement.routers) = (1, 1);
+        let larger = with_shared_memory(&spec).unwrap();
+        set_mode(&mut spec, larger, vec![1, 1, 0]);
+        assert_eq!((spec.placement.routers, spec.mode()), (0, "node"));
+        assert_eq!(mode(&spec), None, "they are units");
+    }
+
+    #[test]
+    fn units_are_counted_by_nodes_that_the_job_begins_with() {
+        let mut spec = crate::saved_job::testing::spec();
+        spec.placement.nodes = 3;
+        assert_eq!(counted_by(&[0, 0, 2, 1], &spec), Some(vec![0, 0, 2, 1]));
+        // Node 1 is lost, and the spare, node 3, has its ranks.
+        assert_eq!(counted_by(&[0, 3, 3, 2], &spec), Some(vec![0, 1, 1, 2]));
+        assert_eq!(counted_by(&[0, 1, 2, 3], &spec), None, "there are more than nodes");
     }
 
     #[test]

@@ -5,6 +5,7 @@
  * exchange messages in between. Prints a checksum that does not depend on who did what.
  *
  * usage: common ROUNDS
+ *        common ROUNDS FILE  ranks only exchange messages until there is such a file
  *        common refused     the call must fail, with the class MPI_ERR_RMA_SHARED
  */
 #include <mpi.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WIDE = 2000 };
 
@@ -140,6 +142,25 @@ static void work(int rounds)
     MPI_Win_free(&counts);
     if (rank == 0)
         printf("common: %d rounds, checksum %016llx\n", rounds, (unsigned long long)all);
+    fflush(stdout);
+}
+
+/* Messages that the first rank takes from whoever sends, until there is this file. */
+static void before(const char *file)
+{
+    for (int over = 0; !over;) {
+        uint64_t word = (uint64_t)rank, sum = 0;
+        if (rank) {
+            MPI_Send(&word, 1, MPI_UINT64_T, 0, 2, MPI_COMM_WORLD);
+        } else {
+            for (int i = 1; i < size; i++, sum += word)
+                MPI_Recv(&word, 1, MPI_UINT64_T, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MUST(sum == (uint64_t)(size * (size - 1) / 2));
+            over = !access(file, F_OK);
+            usleep(1000);
+        }
+        MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
 }
 
 static void refused(void)
@@ -166,6 +187,8 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "refused")) {
         refused();
     } else {
+        if (argc > 2)
+            before(argv[2]);
         layouts();
         work(argc > 1 ? atoi(argv[1]) : 100);
     }

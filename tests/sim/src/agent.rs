@@ -198,8 +198,11 @@ impl World {
         if let Some(words) = &order.words {
             let mut words = words.clone();
             let least = image.as_ref().map_or(0, |i| i.point().det_pos);
-            if words.words.is_empty() && words.first < least {
+            if words.words.is_empty() && words.first <= least {
                 words.first = least;
+                // The image's own last word, which the rank lets grow.
+                let run = image.as_ref().and_then(|i| i.run).filter(|(at, _)| *at == least);
+                words.words.extend(run.map(|(_, made)| crate::segment::RUN | made));
             }
             if words.first > least {
                 let why =
@@ -438,7 +441,9 @@ impl World {
         self.routed_trim(at, rank);
     }
 
-    pub fn reset(&mut self, at: Member, member: Member) {
+    /// A node begins anew under another epoch. Of all that go back together (`all`) nobody is who
+    /// it was; else only this one is not.
+    pub fn reset(&mut self, at: Member, member: Member, all: bool) {
         let Some(old) = self.nodes.remove(&at) else { return };
         // A mutation: what is on its way from before all go back is taken afterwards.
         let lax = self.together && self.mutated(Mutation::NoFence);
@@ -459,15 +464,13 @@ impl World {
         if self.mutated(Mutation::NotEmptied) {
             (node.segment, node.vacated) = (old.segment, old.vacated);
         }
-        if self.together {
+        if self.together || self.keeps_images {
             // What it stores outlives its epoch.
             node.disk = old.disk;
             self.renew_guard(at, member);
         }
-        // Of all that go back together nobody is who it was; else only this one is not.
-        let back = self.controller.goes_back;
-        node.suspend = old.suspend.filter(|_| back || self.together);
-        let mut dead = if back { old.members } else { vec![] };
+        node.suspend = old.suspend.filter(|_| all || self.together);
+        let mut dead = if all { old.members } else { vec![] };
         dead.push(at);
         node.replicas.restart(&dead);
         self.nodes.insert(member, node);

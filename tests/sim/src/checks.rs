@@ -81,6 +81,11 @@ impl Truth {
         self.incarnation[rank as usize] = incarnation;
     }
 
+    /// All ranks go on from where they stood: what they did since matters to nobody.
+    pub fn forget_outside(&mut self) {
+        self.outside.fill(0);
+    }
+
     pub fn prints(&mut self, depends: &Depends) {
         for (out, n) in self.outside.iter_mut().zip(depends.iter()) {
             *out = (*out).max(*n);
@@ -213,7 +218,7 @@ impl World {
             return;
         }
         // One that has ended on a lost node is not waited for where all go back together.
-        let counts = |p: &crate::node::Proc| !self.together || !p.done;
+        let counts = |p: &crate::node::Proc| !(self.together || self.shares) || !p.done;
         let runs = |n: &crate::node::Node| n.procs.get(&rank).is_some_and(counts);
         let twin = |m: &&Member| **m != at && self.nodes.get(m).is_some_and(runs);
         // The controller waits until nothing of a lost node runs any more.

@@ -17,8 +17,6 @@ pub struct Seen {
     pub suspend: SuspendState,
     /// It does not just run: all ranks go back, or the job begins or ends.
     pub is_busy: bool,
-    /// All ranks go back.
-    pub goes_back: bool,
     /// What came of ranks that have ended.
     pub done: BTreeMap<u32, u64>,
 }
@@ -34,7 +32,6 @@ impl Seen {
             conns: BTreeMap::new(),
             suspend: SuspendState::default(),
             is_busy: false,
-            goes_back: false,
             done: BTreeMap::new(),
         }
     }

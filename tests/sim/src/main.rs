@@ -13,6 +13,7 @@ const USAGE: &str = "usage: eyrie-sim [links | heartbeat | election | lease | wa
                      returns | consensus |\n  \
                      [coordinated | --units | --cluster-units | --routed | --outside]\n  \
                      [--vault] [--drain] [--halts] [--unfit] [--topology] [--fallback]\n  \
+                     [--shares]\n  \
                      [--only-no-faults | --only-ranks | --only-nodes]\n  \
                      [--small] [--every-step | --fault STEP:WHAT]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
@@ -103,6 +104,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
         "--unfit",
         "--topology",
         "--fallback",
+        "--shares",
         "--only-no-faults",
         "--only-ranks",
         "--only-nodes",

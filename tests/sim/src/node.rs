@@ -161,6 +161,16 @@ impl Node {
         self.floors.get(&channel.1).map_or(0, of)
     }
 
+    /// Whether a rank has not repeated all that is recorded of it, or that it has sent.
+    pub fn is_behind(&self, rank: u32) -> bool {
+        let Some(proc) = self.procs.get(&rank) else { return false };
+        let sent = |(_, to, kind): &Channel| proc.state.sent[crate::program::slot(*to, *kind)];
+        let own = self.segment.streams.iter().filter(|(channel, _)| channel.0 == rank);
+        let unsent = own.filter_map(|(c, s)| Some((sent(c), *s.messages.keys().next_back()?)));
+        let unsent = unsent.into_iter().any(|(sent, last)| last >= sent);
+        unsent || self.dictated(rank).is_some()
+    }
+
     /// What the rank's determinants say comes next, if it is replaying.
     fn dictated(&self, rank: u32) -> Option<Result<u32, u64>> {
         let proc = &self.procs[&rank];

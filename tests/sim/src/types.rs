@@ -289,6 +289,10 @@ pub enum Event {
 /// What is broken on purpose, to show that the checks find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutation {
+    /// Which ranks are units from now on is not in the journal.
+    UnitsUnwritten,
+    /// Ranks stand for a snapshot that repeat themselves.
+    StandsBehind,
     /// Nothing waits for determinants to be replicated.
     OpenGate,
     /// Growing runs of fruitless polls are not news for the gate.

@@ -92,6 +92,11 @@ impl World {
         if !snapshot.parts.iter().all(|p| snapshot.early.contains_key(&p.0) || stands(&p.0)) {
             return self.give_up_snapshot(at, generation, rank);
         }
+        let ranks: Vec<u32> = snapshot.parts.iter().map(|p| p.0).collect();
+        if self.stands_behind(at, generation, &ranks) {
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(&at) else { return };
         let mut snapshot = node.snapshots.remove(index);
         let mut images = Vec::new();
         for &(rank, partner) in &snapshot.parts {

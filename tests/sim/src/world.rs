@@ -80,6 +80,8 @@ pub struct Report {
     /// Orders to stand still, and how often all did.
     pub suspends: u64,
     pub stood: u64,
+    /// Ranks became larger units.
+    pub regrouped: u64,
     /// In a sum of reports: how many were.
     pub ended_lost: u64,
 }
@@ -96,6 +98,7 @@ impl Report {
         self.controllers += other.controllers;
         self.unfit += other.unfit;
         self.left += other.left;
+        self.regrouped += other.regrouped;
         self.emptied += other.emptied;
         self.called_off += other.called_off;
         self.suspends += other.suspends;
@@ -112,7 +115,7 @@ impl std::fmt::Display for Report {
              of the vault, {} times back to the beginning, {} times no place for a rank, \
              {} controllers lost, {} nodes left ({} \
              joined again, {} stayed after all), {} times told to stand still ({} times all did), \
-             {} jobs lost with their last node",
+             {} times larger units, {} jobs lost with their last node",
             self.events,
             self.faults,
             self.node_deaths,
@@ -127,6 +130,7 @@ impl std::fmt::Display for Report {
             self.called_off,
             self.suspends,
             self.stood,
+            self.regrouped,
             self.ended_lost
         )
     }
@@ -174,6 +178,10 @@ pub struct World {
     pub damaged: BTreeSet<(u32, u32)>,
     /// Ranks that come back alone are checkpointed together now and then.
     pub fallback: bool,
+    /// All ranks are to go on from a snapshot, as larger units.
+    pub shares: bool,
+    /// What nodes store outlives their epochs.
+    pub keeps_images: bool,
     /// All ranks go back together, and nothing is recorded of them.
     pub together: bool,
     pub agenda: Agenda<Event>,
@@ -239,6 +247,8 @@ impl World {
             going: Vec::new(),
             damaged: BTreeSet::new(),
             fallback: false,
+            shares: false,
+            keeps_images: false,
             together: false,
             agenda: Agenda::default(),
             trace: config.trace,

@@ -289,6 +289,14 @@ fn no_seed_finds_a_fault_with_snapshots_to_fall_back_to() {
     none_finds_a_fault(&["--fallback"], JOB_SEEDS);
 }
 
+/// The same where ranks that come back alone become larger units while the job runs.
+#[test]
+fn no_seed_finds_a_fault_where_ranks_become_larger_units() {
+    let ways = ["--shares", "--shares --vault", "--shares --drain"];
+    let total = none_finds_a_fault(&ways, JOB_SEEDS);
+    assert!(total.regrouped > JOB_SEEDS, "{total}");
+}
+
 /// The same where nodes cannot have ranks for a while.
 #[test]
 fn no_seed_finds_a_fault_where_nodes_are_unfit() {

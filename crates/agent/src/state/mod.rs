@@ -18,4 +18,5 @@ pub(crate) mod sockets;
 pub(crate) mod standing;
 pub(crate) mod streams;
 pub(crate) mod together;
+pub(crate) mod units;
 pub(crate) mod verify;

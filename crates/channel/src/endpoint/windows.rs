@@ -2,11 +2,12 @@
 //! and where it is.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use eyrie_ledger::windows::MappedArena;
 
 use super::Endpoint;
+use crate::presence::ring_daemon;
 
 /// Why two ranks cannot have memory in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +26,11 @@ impl Endpoint {
         self.node_of(rank) == self.seg.node()
     }
 
+    /// Whether the rank has come back, or begun anew.
+    pub fn is_back(&self) -> bool {
+        self.incarnation > 1
+    }
+
     /// Whether nothing of what a rank does is recorded: it is never repeated.
     pub fn is_unrecorded(&self) -> bool {
         let recording = self.seg.header().recording();
@@ -41,12 +47,27 @@ impl Endpoint {
         if !self.is_here(peer) {
             return Some(Apart::Nodes);
         }
+        if !self.seg.has_arenas() {
+            return Some(Apart::Room);
+        }
         let recording = self.seg.header().recording();
         let inner = || self.seg.channel(self.rank, peer).inner.load(Relaxed) != 0;
-        if !self.is_unrecorded() && (recording.chains() || !inner()) {
-            return Some(Apart::Units);
+        (!self.is_unrecorded() && (recording.chains() || !inner())).then_some(Apart::Units)
+    }
+
+    /// Whether ranks become one unit where they are to have memory in common
+    /// ([`Endpoint::wants_unit_with`]).
+    pub fn grows_units(&self) -> bool {
+        self.seg.grows_units()
+    }
+
+    /// This rank waits to be one recovery unit with another one, as they are to have memory in
+    /// common; none: it does not any more.
+    pub fn wants_unit_with(&self, peer: Option<u32>) {
+        let word = peer.map_or(0, |peer| peer + 1);
+        if self.ctl.shares.swap(word, Release) != word && peer.is_some() {
+            ring_daemon(self.seg.header());
         }
-        (!self.seg.has_arenas()).then_some(Apart::Room)
     }
 
     /// Bytes of the memory that a rank has to give.

@@ -32,6 +32,12 @@ impl Checkpoints {
 }
 
 impl Job {
+    /// Numbers of sets go on behind those of images that ranks had alone.
+    pub(crate) fn number_sets_on(&mut self) {
+        let last = (0..self.size()).map(|rank| self.ranks.rank(rank).retention.begin()).max();
+        self.checkpoints.coordinated.iter_mut().for_each(|t| t.last = last.unwrap_or(0));
+    }
+
     pub(crate) fn begin_coordinated(&mut self) {
         if self.spec.protection.ft.all_go_back() {
             let (every, first) =
@@ -181,7 +187,7 @@ impl Job {
     }
 
     /// Makes the set the one that a restart begins with.
-    fn write_coordinated(
+    pub(crate) fn write_coordinated(
         &mut self,
         generation: u32,
         taken: &BTreeMap<u32, Box<Taken>>,

@@ -9,7 +9,7 @@
 //! checkpoints of their ranks, also if it does not come about; one that all ranks return to in vain
 //! is given up (`monitor`).
 
-use crate::checkpoints::fallback_model::{KEPT_OVER_NODES, Snapshot, UnderWay};
+use crate::checkpoints::fallback_model::{Fallback, KEPT_OVER_NODES, Snapshot, UnderWay};
 use crate::checkpoints::model::{Checkpoints, place};
 use crate::saving::model::LogSaving;
 use crate::{Job, monitor};
@@ -17,6 +17,7 @@ use eyrie_control::node::{CheckpointResult, ToNode};
 use eyrie_control::{CheckpointPolicy, EventKind, Fallback as Every, FallbackStatus};
 use eyrie_protocol::recovery::Input;
 use eyrie_protocol::retention::KEPT;
+use eyrie_state::saved_job;
 use eyrie_state::wall_clock::{time_of_day, unix_ms};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -32,8 +33,19 @@ pub(crate) fn is_snapshot(name: &str) -> bool {
     name.starts_with(NAME)
 }
 
-fn name_of(generation: u32) -> String {
-    format!("{NAME}{generation}")
+impl Fallback {
+    /// The file that tells that of this one.
+    fn name_of(&self, generation: u32) -> String {
+        match self.as_set == Some(generation) {
+            true => saved_job::segment_name(generation),
+            false => format!("{NAME}{generation}"),
+        }
+    }
+
+    /// Whether it is being written in this file.
+    pub(crate) fn is_taking_as(&self, name: &str) -> bool {
+        self.under_way.as_ref().is_some_and(|u| self.name_of(u.generation) == name)
+    }
 }
 
 impl Checkpoints {
@@ -72,21 +84,24 @@ impl Job {
     pub(crate) fn snapshot_if_due(&mut self) -> bool {
         if self.checkpoints.fallback.under_way.is_some() {
             self.give_up_stranded();
+            self.stand_no_longer();
             return true;
         }
         let (now, asked) = (self.ranks_ms(), self.spec.protection.fallback);
         let in_time = self.checkpoints.fallback.missing(asked, self.ranks.live_ranks()) == Some(0)
             && now >= self.checkpoints.fallback.rests_until_ms(asked);
         // With one a restart has nothing to repeat.
+        let shares = self.shares_from_snapshot();
         let wanted = match &self.saving.under_way {
             Some(save) => save.takes_snapshot(),
             None => in_time,
         };
-        let due = self.has_snapshots() && wanted;
+        let rests = shares && now < self.checkpoints.fallback.not_before_ms;
+        let due = (self.has_snapshots() && wanted) || (shares && !rests);
         let runs = |r: &crate::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
         let all = self.ranks.all.iter().all(runs) && self.ranks.live_ranks().next().is_some();
         let all = all && self.can_take_snapshot() && self.nodes.are_reached(0..self.size());
-        if !due || !all || !self.checkpoints.scheduler.is_due(now) {
+        if !due || !all || !(shares || self.checkpoints.scheduler.is_due(now)) {
             return false;
         }
         if !self.ranks.all.iter().any(|r| r.capture.generation.is_some() || r.pending.is_some()) {
@@ -124,22 +139,25 @@ impl Job {
         let gone = self.ranks.all.iter().map(|r| r.gone).collect();
         // Over nodes what ranks have sent lies beside their images.
         let (at, at_ms, segment, failed) = (clock.wall, now, self.many(), None);
-        let hold = self.saving.under_way.is_some();
+        let shares = self.shares_from_snapshot();
+        let hold = self.saving.under_way.is_some() || shares;
         let (set, sent) = (None, BTreeMap::new());
         self.checkpoints.fallback.holds = hold;
+        self.checkpoints.fallback.as_set = Some(generation).filter(|_| shares && !self.many());
         self.checkpoints.fallback.under_way =
             Some(UnderWay { generation, at, at_ms, left, gone, segment, hold, failed, set, sent });
         if self.many() {
             return self.order_snapshot(generation);
         }
-        let (incremental, segment) = (self.spec.protection.incremental, name_of(generation));
+        let segment = self.checkpoints.fallback.name_of(generation);
+        let incremental = self.spec.protection.incremental;
         self.nodes.to_all(&ToNode::CheckpointAll { ranks, generation, incremental, hold, segment });
     }
 
     /// What was between the ranks is written, or not.
     pub(crate) fn snapshot_segment(&mut self, name: &str, result: Result<u64, String>) {
-        let this = |u: &&mut UnderWay| name_of(u.generation) == name;
-        let Some(under_way) = self.checkpoints.fallback.under_way.as_mut().filter(this) else {
+        let this = self.checkpoints.fallback.is_taking_as(name);
+        let Some(under_way) = self.checkpoints.fallback.under_way.as_mut().filter(|_| this) else {
             return self.remove_snapshot_file(name);
         };
         under_way.segment = true;
@@ -186,10 +204,14 @@ impl Job {
         self.journal.log_event(event);
         self.tell_snapshots();
         self.plan(Input::Pin { generation });
+        if hold {
+            self.stand_for_units(generation);
+        }
     }
 
     fn snapshot_failed(&mut self, generation: u32, why: String) {
-        self.remove_snapshot_file(&name_of(generation));
+        self.remove_snapshot_file(&self.checkpoints.fallback.name_of(generation));
+        self.stood_in_vain(&why);
         self.checkpoints.fallback.not_before_ms = self.ranks_ms().saturating_add(PAUSE_MS);
         (0..self.size()).for_each(|rank| self.checkpoints.renew_asks(rank));
         if why.is_empty() {
@@ -200,6 +222,16 @@ impl Job {
         event.text = format!("no snapshot of all ranks: {why}");
         self.journal.log_event(event);
         self.checkpoints.fallback.told = Some(why);
+    }
+
+    /// Ranks that stand to be larger units go on when the snapshot will not count, though some of
+    /// it is still being written, copied or brought into the vault.
+    fn stand_no_longer(&mut self) {
+        let fallback = &self.checkpoints.fallback;
+        let stands = fallback.holds && self.saving.under_way.is_none();
+        if stands && fallback.is_taking() && !fallback.holds_well() {
+            self.end_snapshot_hold();
+        }
     }
 
     /// Ranks that are stopped with one, or are to be, go on.
@@ -217,7 +249,7 @@ impl Job {
             self.remove_images(rank, unneeded);
         }
         self.plan(Input::Unpin { generation });
-        self.remove_snapshot_file(&name_of(generation));
+        self.remove_snapshot_file(&self.checkpoints.fallback.name_of(generation));
     }
 
     fn remove_snapshot_file(&self, name: &str) {
@@ -264,8 +296,8 @@ impl Job {
     pub(crate) fn forget_snapshots(&mut self) {
         let fallback = std::mem::take(&mut self.checkpoints.fallback);
         self.checkpoints.fallback.needed = fallback.needed;
-        if let Some(under_way) = fallback.under_way {
-            self.remove_snapshot_file(&name_of(under_way.generation));
+        if let Some(under_way) = &fallback.under_way {
+            self.remove_snapshot_file(&fallback.name_of(under_way.generation));
         }
         if !fallback.kept.is_empty() {
             fallback.kept.iter().for_each(|snapshot| self.let_snapshot_go(snapshot.generation));
@@ -298,7 +330,8 @@ impl Job {
         let (generation, at, at_ms) = (newest.generation, newest.at, newest.at_ms);
         let gone = newest.gone.clone();
         if let Some(unfinished) = self.checkpoints.fallback.under_way.take() {
-            self.remove_snapshot_file(&name_of(unfinished.generation));
+            let name = self.checkpoints.fallback.name_of(unfinished.generation);
+            self.remove_snapshot_file(&name);
         }
         let now = self.ranks_ms();
         self.recovery.rollbacks += 1;
@@ -309,7 +342,8 @@ impl Job {
         (fallback.returning, fallback.needed) = (Some(generation), true);
         fallback.since.clear();
         self.tell_return(generation, at, at_ms);
-        self.nodes.to_all(&ToNode::Reload { segment: name_of(generation) });
+        let segment = self.checkpoints.fallback.name_of(generation);
+        self.nodes.to_all(&ToNode::Reload { segment });
         true
     }
 
@@ -339,7 +373,7 @@ impl Job {
         self.tell_back(0, &text);
     }
 
-    fn rank_returns(&mut self, rank: u32, generation: u32, gone: bool, now: u64) {
+    pub(crate) fn rank_returns(&mut self, rank: u32, generation: u32, gone: bool, now: u64) {
         let r = self.ranks.rank(rank);
         (r.restore.order, r.capture.partner, r.gone) = (None, None, gone);
         (r.saving, r.falls, r.swap) = (LogSaving::No, false, None);
@@ -369,7 +403,9 @@ impl Job {
 
     /// What was between the ranks then is there again, or cannot be had.
     pub(crate) fn snapshot_reloaded(&mut self, name: &str, result: Result<(), String>) {
-        let returning = self.checkpoints.fallback.returning.take_if(|g| name_of(*g) == name);
+        let fallback = &self.checkpoints.fallback;
+        let this = fallback.returning.is_some_and(|g| fallback.name_of(g) == name);
+        let returning = self.checkpoints.fallback.returning.take_if(|_| this);
         let Some(generation) = returning else { return };
         if let Err(why) = result {
             self.checkpoints.fallback.kept.retain(|snapshot| snapshot.generation != generation);
@@ -412,7 +448,6 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoints::fallback_model::Fallback;
     use crate::checkpoints::fallback_model::USUAL;
 
     fn after(checkpoints: &[u32]) -> Fallback {

@@ -47,7 +47,7 @@ pub(crate) struct Snapshot {
     pub(crate) generation: u32,
     pub(crate) at: SystemTime,
     pub(crate) at_ms: u64,
-    pub(super) gone: Vec<bool>,
+    pub(crate) gone: Vec<bool>,
 }
 
 /// The snapshots of a job.
@@ -67,6 +67,8 @@ pub(crate) struct Fallback {
     pub(super) told: Option<String>,
     /// Ranks are stopped with the last one, or some of them are.
     pub(crate) holds: bool,
+    /// This one is to be the first set of all ranks, which are one unit from then on.
+    pub(crate) as_set: Option<u32>,
     /// Ranks had to return to one: replays of this program are not to be relied on.
     pub(crate) needed: bool,
 }
@@ -103,6 +105,11 @@ impl Fallback {
     /// Whether one is being taken.
     pub(crate) fn is_taking(&self) -> bool {
         self.under_way.is_some()
+    }
+
+    /// Whether ranks stand with one that may count yet.
+    pub(crate) fn holds_well(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|u| u.hold && u.failed.is_none())
     }
 
     /// Checkpoints that one of these ranks is still to have before one is a snapshot; none: there

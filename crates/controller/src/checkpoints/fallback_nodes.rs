@@ -193,7 +193,10 @@ impl Job {
                 self.remove_images(rank, unneeded);
                 self.reaches_newest(rank);
             }
-            self.tell_return(generation, at, at_ms);
+            match self.spec.protection.ft.goes_back_alone() {
+                true => self.tell_return(generation, at, at_ms),
+                false => self.tell_back(generation, "all ranks go on as larger recovery units"),
+            }
             self.outside.reach("return-2");
             self.recovery.planned = true;
             self.renew_vault(members);

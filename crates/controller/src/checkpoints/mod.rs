@@ -45,6 +45,7 @@ impl Job {
         if self.recovery.monitor.running() {
             self.tend_retries();
             self.tend_repeated_deaths();
+            self.tend_sharing();
             self.tend_save();
         }
         if !self.recovery.monitor.running() || !self.spec.protection.ft.protects() {

@@ -69,6 +69,7 @@ impl Job {
         if self.checkpoints.units.exist() && mates.last() == Some(&rank) {
             let cost = self.cost_of(mates.into_iter(), generation);
             self.checkpoints.scheduler.cost(cost);
+            self.outgrow_first_set();
         }
     }
 

@@ -36,7 +36,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-const VERSION: u32 = 23;
+const VERSION: u32 = 24;
 /// The number of `Entry::Head`.
 const HEAD: u32 = 0;
 

@@ -38,4 +38,6 @@ pub(crate) struct JobRecord {
     /// Image files that are to go when nothing is being brought any more: rank, generations.
     pub put_off: Vec<(u32, Vec<u32>)>,
     pub blocks: crate::gateways::model::Blocks,
+    /// Ranks wait for larger recovery units.
+    pub sharing: Option<crate::recovery::model::Sharing>,
 }

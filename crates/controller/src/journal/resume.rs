@@ -70,6 +70,7 @@ impl Job {
         self.take_notices(record.notices, record.here);
         self.saving.periodic.put_off = record.put_off;
         self.gateways.blocks = record.blocks;
+        self.recovery.sharing = record.sharing;
         (self.saving.count, self.saving.is_saved, self.saving.restarting) =
             (record.saves, record.is_saved, record.restarting);
         self.take_archive(record.archive)?;

@@ -205,6 +205,7 @@ impl Job {
             to_be_saved: self.saving.under_way.is_some(),
             put_off: self.saving.periodic.put_off.clone(),
             blocks: self.gateways.blocks.clone(),
+            sharing: self.recovery.sharing.clone(),
         }
     }
 

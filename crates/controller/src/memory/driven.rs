@@ -34,6 +34,8 @@ pub enum Lacking {
     Return,
     /// Where ranks cost least.
     Preferences,
+    /// Which ranks are units from now on.
+    Units,
 }
 
 impl Lacking {
@@ -43,6 +45,7 @@ impl Lacking {
             Lacking::Starts => matches!(**input, Input::Starting { .. }),
             Lacking::AllDown => matches!(**input, Input::AllDown { .. }),
             Lacking::Preferences => matches!(**input, Input::Prefer { .. }),
+            Lacking::Units => matches!(**input, Input::Regroup { .. }),
             _ => false,
         }
     }
@@ -142,6 +145,26 @@ impl Controller {
     /// Who plans the recovery, once the ranks have begun.
     pub fn planner(&self) -> Option<&Planner> {
         self.job.recovery.planner.as_ref()
+    }
+
+    /// Whether ranks wait to be larger units.
+    pub fn shares(&self) -> bool {
+        self.job.recovery.sharing.is_some()
+    }
+
+    /// Whether ranks stand for a snapshot that they are to go on from as such.
+    pub fn stands_for_units(&self) -> bool {
+        self.shares() && self.job.checkpoints.fallback.holds_well()
+    }
+
+    /// Whether all ranks are to return to a snapshot.
+    pub fn returns(&self) -> bool {
+        self.job.checkpoints.fallback.returning.is_some()
+    }
+
+    /// Whether all ranks could return to one.
+    pub fn may_return(&self) -> bool {
+        !self.job.checkpoints.fallback.kept.is_empty()
     }
 
     /// Which images are kept of each rank.

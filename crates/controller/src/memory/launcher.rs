@@ -6,7 +6,7 @@ use eyrie_control::auth::Key;
 use eyrie_control::gateway::{Silence, ToGateway};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::DaemonRecord;
-use eyrie_control::{Death, Stored};
+use eyrie_control::{Death, Protection, Stored};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -122,6 +122,8 @@ impl Launcher for Memory {
     fn place(&self, _: Vec<u32>) {}
 
     fn set_domains(&self, _: Vec<String>) {}
+
+    fn set_mode(&self, _: Protection, _: Vec<u32>) {}
 
     fn reached_at(&self, _: u32) -> Option<IpAddr> {
         Some(HERE)

@@ -86,6 +86,7 @@ impl Job {
             FromNode::Failed { text } => self.fatal(text),
             FromNode::Handled { failures } => self.handled(failures),
             FromNode::Beside { rank, programs } => self.found_beside(rank, programs),
+            FromNode::Shares { rank, start, peer } => self.wants_unit(rank, start, peer),
             FromNode::Tells { text } => self.say_once(text),
             FromNode::Joined { pid, link, store } => self.joined(node, pid, link, store),
             FromNode::Held(held) => self.held(node, held),
@@ -183,6 +184,7 @@ impl Job {
         self.tend_gateways();
         self.tell_clusters();
         self.tell_domains();
+        self.tell_units(node);
         self.tell_suspended(node);
         if self.recovery.planned {
             return self.joined_late(node);

@@ -7,6 +7,7 @@ use eyrie_control::auth::Key;
 use eyrie_control::gateway::{Silence, ToGateway};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::DaemonRecord;
+use eyrie_control::{Death, Protection, Stored, ToNode};
 use eyrie_control::{Death, Stored, ToNode};
 use eyrie_protocol::failure_detector::Patience;
 use eyrie_protocol::session::Numbered;
@@ -104,6 +105,8 @@ pub trait Launcher {
     fn place(&self, of: Vec<u32>);
     /// What each node fails together with, also such as are to join.
     fn set_domains(&self, names: Vec<String>);
+    /// How ranks come back, also of nodes that are to join; `homes`: what units are counted by.
+    fn set_mode(&self, protection: Protection, homes: Vec<u32>);
     /// This machine's address as a node reaches it.
     fn reached_at(&self, node: u32) -> Option<IpAddr>;
     /// Whether nodes encrypt with what this controller does not know.

@@ -13,6 +13,7 @@ pub(crate) mod missing_program;
 pub(crate) mod model;
 pub(crate) mod network;
 pub(crate) mod node_loss;
+pub(crate) mod regroup;
 pub(crate) mod repeated_death;
 pub(crate) mod retries;
 pub(crate) mod rollback;

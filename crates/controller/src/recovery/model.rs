@@ -45,6 +45,19 @@ pub(crate) struct Recovery {
     pub failures: Failures,
     /// The network between the nodes, if that is known.
     pub topology: Option<Topology>,
+    /// Ranks are to have memory in common, and wait for larger recovery units.
+    pub sharing: Option<Sharing>,
+}
+
+/// That, of the first of them (`regroup`).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Sharing {
+    pub rank: u32,
+    pub peer: u32,
+    /// Snapshots that did not come about.
+    pub failures: u32,
+    /// The one that all ranks go on from.
+    pub snapshot: Option<u32>,
 }
 
 impl Recovery {
@@ -61,6 +74,7 @@ impl Recovery {
             rollbacks: 0,
             failures: Failures::default(),
             topology: None,
+            sharing: None,
         }
     }
 }

@@ -236,6 +236,11 @@ impl Job {
         if stays || !self.recovery.planner.as_ref().is_some_and(Planner::outgrew_archive) {
             return;
         }
+        self.give_archive_up();
+    }
+
+    /// Nobody comes back from it any more.
+    pub(crate) fn give_archive_up(&mut self) {
         self.leave_archive();
         (self.saving.archive.content, self.saving.archive.stored) = (None, None);
         self.saving.archive.outgrown = true;

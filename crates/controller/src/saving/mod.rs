@@ -189,7 +189,7 @@ impl Job {
 
     /// The node has written what the ranks need of the segment, or could not.
     pub(crate) fn segment_saved(&mut self, name: &str, result: Result<u64, String>) {
-        if fallback::is_snapshot(name) {
+        if fallback::is_snapshot(name) || self.checkpoints.fallback.is_taking_as(name) {
             return self.snapshot_segment(name, result);
         }
         let number = self.saving.count + 1;

@@ -22,22 +22,44 @@ use crate::machine::Machine;
 /// How long a rank that was restored waits for those that it shares memory with to be brought to
 /// its node: five minutes, as their images may be large. Looks, as no clock is asked here.
 const HOME_LOOKS: u32 = 300_000;
+/// How long one that is to share memory waits for that: all of its unit are ordered back at one
+/// time, and who is elsewhere for good is to be told so. Looks, too.
+const MATE_LOOKS: u32 = 10_000;
 const HOME_PAUSE: Duration = Duration::from_millis(1);
+/// What a rank says of having memory in common with the others: nothing is in the way, what is
+/// passes when the job goes on with larger recovery units, or something that stays.
+const FREE: u64 = 0;
+const STANDS: u64 = 1;
+const PASSES: u64 = 2;
 /// In place of an offset: there is no room.
 const NOWHERE: u64 = u64::MAX;
+
+/// Why two ranks cannot have memory in common.
+struct Obstacle {
+    peer: u32,
+    why: String,
+    /// They can as soon as they are one recovery unit, which they may become.
+    passes: bool,
+}
 
 impl Machine {
     /// `MPI_Win_allocate_shared` on several ranks: one part of the first one's arena.
     pub(super) fn share_memory(&mut self, comm: &Rc<Comm>, own: Memory, apart: bool) -> Res<Reach> {
-        let obstacle = self.obstacle(comm);
-        let said = [own.bytes, u64::from(obstacle.is_some()), u64::from(apart)];
-        let all = self.gather_words(comm, said)?;
-        if let Some(first) = all.iter().position(|w| w[1] != 0) {
-            if let Some(why) = obstacle.filter(|_| first == comm.rank as usize) {
-                eprintln!("eyrie: {why}");
+        let all = loop {
+            let obstacle = self.obstacle(comm);
+            let said = obstacle.as_ref().map_or(FREE, |o| if o.passes { PASSES } else { STANDS });
+            let all = self.gather_words(comm, [own.bytes, said, u64::from(apart)])?;
+            if let Some(first) = all.iter().position(|w| w[1] == STANDS) {
+                if let Some(o) = obstacle.filter(|_| first == comm.rank as usize) {
+                    eprintln!("eyrie: {}", o.why);
+                }
+                return Err(class::RMA_SHARED);
             }
-            return Err(class::RMA_SHARED);
-        }
+            if all.iter().all(|w| w[1] == FREE) {
+                break all;
+            }
+            self.await_unit(comm);
+        };
         // One after the other, or each in pages of its own if all want that.
         let align = if all.iter().all(|w| w[2] != 0) { PAGE } else { 1 };
         let mut end = Some(PAGE);
@@ -145,28 +167,48 @@ impl Machine {
         Err(class::NO_MEM)
     }
 
-    /// Why the ranks of a communicator cannot have memory in common, if they cannot.
-    fn obstacle(&self, comm: &Comm) -> Option<String> {
-        let name = "MPI_Win_allocate_shared";
-        (0..comm.size()).map(|r| comm.world_rank(r)).find_map(|peer| {
-            let own = self.endpoint.rank();
-            Some(match self.endpoint.apart_from(peer)? {
-                Apart::Nodes => format!(
-                    "{name}: ranks {own} and {peer} are on different nodes: use the communicator \
-                     of MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"
-                ),
-                Apart::Units if own == peer => return None,
-                Apart::Units => format!(
-                    "{name}: ranks {own} and {peer} cannot share memory, as each may come back \
-                     without the other: run the job with --ft coordinated, with --ft none, or over \
-                     nodes with --ft node"
-                ),
-                Apart::Room => format!(
-                    "{name}: there is no room for it in the job's memory: raise the limit of file \
-                     sizes (ulimit -f)"
-                ),
-            })
-        })
+    /// Why the ranks of a communicator cannot have memory in common, if they cannot: what stays in
+    /// the way before what passes.
+    fn obstacle(&self, comm: &Comm) -> Option<Obstacle> {
+        let own = self.endpoint.rank();
+        let peers = (0..comm.size()).map(|r| comm.world_rank(r)).filter(|peer| *peer != own);
+        let all = peers.filter_map(|peer| {
+            if self.endpoint.is_back() {
+                self.await_home(&[peer], MATE_LOOKS);
+            }
+            let apart = self.endpoint.apart_from(peer)?;
+            let passes = apart == Apart::Units && self.endpoint.grows_units();
+            Some(Obstacle { peer, why: self.why_apart(peer, apart), passes })
+        });
+        all.min_by_key(|o| o.passes)
+    }
+
+    /// Waits until the ranks of a communicator are one recovery unit, or cannot be.
+    fn await_unit(&mut self, comm: &Rc<Comm>) {
+        self.wait_for(|m| {
+            let peer = m.obstacle(comm).filter(|o| o.passes).map(|o| o.peer);
+            m.endpoint.wants_unit_with(peer);
+            peer.is_none()
+        });
+    }
+
+    fn why_apart(&self, peer: u32, apart: Apart) -> String {
+        let (name, own) = ("MPI_Win_allocate_shared", self.endpoint.rank());
+        match apart {
+            Apart::Nodes => format!(
+                "{name}: ranks {own} and {peer} are on different nodes: use the communicator of \
+                 MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"
+            ),
+            Apart::Units => format!(
+                "{name}: ranks {own} and {peer} cannot share memory, as each may come back without \
+                 the other: run the job with --ft coordinated, with --ft none, or over nodes with \
+                 --ft node"
+            ),
+            Apart::Room => format!(
+                "{name}: there is no room for it in the job's memory: raise the limit of file \
+                 sizes (ulimit -f)"
+            ),
+        }
     }
 
     /// Three words of every rank.
@@ -193,21 +235,24 @@ impl Machine {
         }
     }
 
-    /// After a restore: ranks that share memory must be on one node again. The node learns that
+    /// One of these ranks that is not on this node, also after a while: the node learns that
     /// another rank has its home there when it begins to bring that back.
+    fn await_home(&self, mates: &[u32], looks: u32) -> Option<u32> {
+        let far = || mates.iter().copied().find(|r| !self.endpoint.is_here(*r));
+        for _ in 0..looks {
+            far()?;
+            std::thread::sleep(HOME_PAUSE);
+        }
+        far()
+    }
+
+    /// After a restore: ranks that share memory must be on one node again.
     pub(crate) fn check_shared_windows(&self) {
         for window in self.windows.iter().filter(|w| w.reach.is_mapped()) {
             let mates =
                 (0..window.comm.size()).filter(|r| !window.reach.bases[*r as usize].is_null());
             let mates: Vec<u32> = mates.map(|r| window.comm.world_rank(r)).collect();
-            let far = || mates.iter().find(|r| !self.endpoint.is_here(**r));
-            for _ in 0..HOME_LOOKS {
-                if far().is_none() {
-                    break;
-                }
-                std::thread::sleep(HOME_PAUSE);
-            }
-            if let Some(far) = far() {
+            if let Some(far) = self.await_home(&mates, HOME_LOOKS) {
                 let own = self.endpoint.rank();
                 let why = format!(
                     "ranks {own} and {far} share the memory of a window, and came back on \

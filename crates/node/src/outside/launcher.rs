@@ -5,7 +5,7 @@ use eyrie_control::gateway::{Silence, ToGateway};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::DaemonRecord;
 use eyrie_control::signals::signal_name;
-use eyrie_control::{Death, Stored, ToNode};
+use eyrie_control::{Death, Protection, Stored, ToNode};
 use eyrie_controller::outside::{self, GatewaySite, Launcher, NodeLine};
 use eyrie_controller::{Msg, Place};
 use eyrie_exchange::second_level::Redirects;
@@ -361,6 +361,10 @@ impl Launcher for Daemons {
 
     fn set_domains(&self, names: Vec<String>) {
         self.change(|crew| crew.set_domains(names));
+    }
+
+    fn set_mode(&self, protection: Protection, homes: Vec<u32>) {
+        self.change(|crew| crew.set_mode(protection, homes));
     }
 
     fn reached_at(&self, node: u32) -> Option<IpAddr> {

@@ -85,6 +85,7 @@ impl Planner {
         }
         todo.push(Action::Members(self.members.clone()));
         self.ranks.iter_mut().for_each(|rank| rank.go_back_to(generation));
+        self.units_return(generation);
         self.bring_all_back(todo);
     }
 
@@ -96,9 +97,14 @@ impl Planner {
         };
         let (stay, go): (Vec<usize>, Vec<usize>) =
             (0..self.ranks.len()).partition(|r| live(self, self.ranks[*r].home).is_some());
+        let mut places = BTreeMap::new();
         for index in stay.into_iter().chain(go) {
-            let at = live(self, self.ranks[index].home).or_else(|| self.place(index));
-            let Some(at) = at else { return todo.push(Action::Lost) };
+            let at = live(self, self.ranks[index].home);
+            let at = at.or_else(|| self.beside_mates(index, &places));
+            let Some(at) = at.or_else(|| self.place(index)) else {
+                return todo.push(Action::Lost);
+            };
+            places.insert(index as u32, at);
             self.restore_at(index, at, todo);
         }
     }

@@ -199,3 +199,39 @@ fn in_a_vault_a_snapshot_is_guarded_as_long_as_it_is_kept() {
     p.step(Input::NodeDied { member: member(3, 2) });
     assert!(p.lacks_on(3, &[member(0, 2)]).is_some());
 }
+
+/// Each node's ranks become a unit; all go on from the snapshot.
+#[test]
+fn ranks_go_on_from_a_snapshot_as_larger_units() {
+    let mut p = pinned();
+    let of: Vec<u32> = (0..4).collect();
+    p.step(Input::Regroup { of: of.clone(), on_nodes: true, map: of });
+    assert!(p.stays_on_a_node());
+    // What is said of them until then is of what they were.
+    assert_eq!(p.step(Input::RankDied { rank: 1, incarnation: 1 }), []);
+    let from = |todo: &[Action]| -> Vec<(u32, u32)> {
+        let order = |a: &Action| match a {
+            Action::Restore { rank, generation, .. } => Some((*rank, *generation)),
+            _ => None,
+        };
+        todo.iter().filter_map(order).collect()
+    };
+    let members: Vec<Member> = (0..4).map(|node| member(node, 2)).collect();
+    let todo = p.step(Input::Return { generation: 3, members });
+    assert_eq!(from(&todo), [(0, 3), (1, 3), (2, 3), (3, 3)]);
+    run_all(&mut p, 2);
+    // It is the set that a unit comes back from, until it has another.
+    let todo = p.step(Input::RankDied { rank: 2, incarnation: 2 });
+    assert_eq!(from(&todo), [(2, 3)]);
+}
+
+#[test]
+fn units_that_are_units_do_not_change() {
+    let mut p = planner(Extent::Node, vec![0, 0, 1, 1]);
+    let before = p.units.clone();
+    p.step(Input::Regroup { of: vec![0; 4], on_nodes: true, map: vec![0; 4] });
+    assert_eq!(p.units, before);
+    let mut p = planner(Extent::Rank, vec![0, 0, 1, 1]);
+    p.step(Input::Regroup { of: vec![0; 3], on_nodes: true, map: vec![0; 3] });
+    assert!(p.units.are_ranks(), "of other ranks than there are");
+}

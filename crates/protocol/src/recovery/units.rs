@@ -13,14 +13,38 @@
 
 use super::{Action, Phase, Planner, Rank};
 use crate::membership::Member;
-use crate::units::Extent;
+use crate::units::{Extent, Units};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner {
+    /// Ranks that came back alone are units from now on, before they begin anew or go on from a
+    /// snapshot. The log is with the senders: routers are nodes as any other.
+    pub(super) fn regroup(&mut self, of: Vec<u32>, on_nodes: bool, map: Vec<u32>) {
+        let fits = of.len() == self.map.len() && map.len() == of.len();
+        if !self.units.are_ranks() || !fits {
+            return;
+        }
+        self.units = if on_nodes { Units::on_nodes(of) } else { Units::in_clusters(of) };
+        self.map = map;
+        // What is said of ranks and images until all begin is of what is forgotten then.
+        self.rolling_back = true;
+        self.awaited.clear();
+        self.copying.clear();
+    }
+
     /// All ranks begin; no node has heard that any unit went back.
     pub(super) fn forget_returns(&mut self) {
         self.snapshots.clear();
         self.lives.clear();
+    }
+
+    /// All ranks come from this snapshot, and nothing later.
+    pub(super) fn units_return(&mut self, generation: u32) {
+        self.forget_returns();
+        if self.units.are_groups() {
+            let all = self.units.all().into_iter().map(|unit| (unit, generation));
+            self.snapshots.extend(all);
+        }
     }
 
     /// The same where a rank comes from this image.

@@ -153,7 +153,7 @@ impl World {
                 self.note_stood(at, &ranks);
                 self.kill_ranks(at, &ranks);
             }
-            To::Renew { epoch, .. } => self.reset(at, Member { node: at.node, epoch }),
+            To::Renew { epoch, all } => self.reset(at, Member { node: at.node, epoch }, all),
             To::Look { ask, .. } => {
                 let ranks = (0..self.ranks()).filter(|r| self.is_at(at, *r)).map(|r| *look(r));
                 let (ranks, own) = (ranks.collect(), NodeLook::default());
@@ -399,6 +399,7 @@ impl World {
             let (start, progress) = (proc.incarnation, progress(&proc.state));
             node.procs.remove(&rank);
             if let Some(&generation) = node.capturing.get(&rank)
+                && node.real.taking.contains(&(rank, generation))
                 && !node.disk.contains_key(&(rank, generation))
                 && spoils
             {

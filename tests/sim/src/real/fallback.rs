@@ -4,9 +4,10 @@
 //! that do not yet be checkpointed by themselves, and says so if nobody else does. A run in which
 //! all ranks return to a snapshot is over with that: what they do then is not modelled.
 
+use crate::program;
 use crate::real::Happens;
 use crate::real::host::Simulation;
-use crate::types::Event;
+use crate::types::{Event, Mutation};
 use crate::world::World;
 use eyrie_control::FromNode;
 use eyrie_protocol::membership::Member;
@@ -16,11 +17,20 @@ use std::collections::BTreeSet;
 const STRUCK: u64 = 4;
 
 impl World {
-    /// How far ranks of a node have sent, by the slots that others have received in: as far as can
-    /// be, as nobody is behind here.
+    /// How far ranks of a node have sent, by the slots that others have received in: where none
+    /// goes on from a snapshot as far as can be.
     pub fn have_sent(&self, at: Member) -> Vec<(u32, Vec<u64>)> {
         if !self.fallback {
             return Vec::new();
+        }
+        if self.shares {
+            let procs = self.nodes.get(&at).into_iter().flat_map(|n| &n.procs);
+            let kinds = procs.flat_map(|(rank, proc)| [(*rank, proc, 0u8), (*rank, proc, 1)]);
+            let upto = kinds.map(|(rank, proc, kind)| {
+                let to = (0..self.ranks()).map(|to| proc.state.sent[program::slot(to, kind)]);
+                (program::slot(rank, kind) as u32, to.collect())
+            });
+            return upto.collect();
         }
         let slots = self.ranks_at(at).into_iter().flat_map(|rank| [rank * 2, rank * 2 + 1]);
         slots.map(|slot| (slot, vec![u64::MAX; self.ranks() as usize])).collect()
@@ -45,6 +55,20 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Not all ranks of a node that stand are where what is recorded of them ends, if they are to
+    /// go on from there: it gives its part up.
+    pub fn stands_behind(&mut self, at: Member, generation: u32, ranks: &[u32]) -> bool {
+        let node = self.nodes.get(&at).filter(|_| self.shares && self.fallback);
+        let behind = node.and_then(|n| ranks.iter().copied().find(|r| n.is_behind(*r)));
+        let Some(rank) = behind.filter(|_| !self.mutated(Mutation::StandsBehind)) else {
+            return false;
+        };
+        self.give_up_snapshot(at, generation, rank);
+        let result = Err(format!("rank {rank} repeats itself"));
+        self.tell_real(at, FromNode::Stands { generation, result, sent: Vec::new() });
+        true
     }
 
     /// A node does not know whether its controller leads: nobody here waits for it.

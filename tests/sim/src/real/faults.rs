@@ -179,6 +179,15 @@ impl Simulation {
         }
     }
 
+    /// It does, whatever it does next.
+    pub(super) fn lose_controller(&mut self) {
+        if self.fate.is_none() && !self.ended() {
+            self.world.faults_left = self.world.faults_left.max(1);
+            self.begin_fault();
+            self.kill_controller();
+        }
+    }
+
     fn fault_of_one(&mut self) {
         match self.world.random.below(20) {
             0..=2 => self.kill_rank(),

@@ -1,8 +1,9 @@
 //! What is checked of ranks that stand with their last image on a node that they leave: none does
-//! when no node leaves.
+//! when no node leaves, unless all stand to go on as larger units.
 
 use crate::real::host::Simulation;
 use crate::types::Time;
+use eyrie_controller::memory::driven::Controller;
 use std::collections::BTreeMap;
 
 /// After so long every node has heard that its ranks go on.
@@ -12,7 +13,8 @@ impl Simulation {
     pub(super) fn check_held(&mut self) {
         let planner = &self.world.controller.planner;
         let busy = self.controller.is_none() || self.world.controller.is_busy;
-        if busy || self.ended() || planner.leaving().next().is_some() {
+        let stand = self.controller.as_ref().is_some_and(Controller::stands_for_units);
+        if busy || stand || self.ended() || planner.leaving().next().is_some() {
             return self.held.clear();
         }
         let now = self.world.now;

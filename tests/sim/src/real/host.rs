@@ -1,6 +1,7 @@
 //! The run of one job: what happens in the world, and what the controller is told of it.
 
 use crate::real::fate::Fate;
+use crate::real::sharing::Sharing;
 use crate::real::spec::{self, Drawn};
 use crate::real::{Faults, Happens, Note, Report, Setup, Told};
 use crate::types::{Endpoint, Event, FromNode, Mutation, Packet, Time};
@@ -72,6 +73,7 @@ pub struct Simulation {
     pub(super) foreign: Vec<usize>,
     pub(super) rollbacks: u64,
     pub(super) went_back: bool,
+    pub(super) sharing: Sharing,
     /// All ranks stand, as far as the controller knows.
     pub(super) stands: bool,
     /// What the user was told last.
@@ -128,6 +130,7 @@ impl Simulation {
             foreign: vec![0; ranks],
             rollbacks: 0,
             went_back: false,
+            sharing: Sharing::default(),
             stands: false,
             said: Vec::new(),
             code: None,
@@ -170,6 +173,10 @@ impl Simulation {
         {
             let after = 300 + world.random.below(2_500);
             wanted.then(|| world.at(after, Event::Real(what)));
+        }
+        if setup.shares {
+            let after = 200 + world.random.below(1_500);
+            world.at(after, Event::Real(Happens::Share));
         }
         if setup.suspends {
             let after = 300 + world.random.below(4_000);
@@ -269,6 +276,8 @@ impl Simulation {
             Event::Real(Happens::Beat) => self.beat(),
             Event::Real(Happens::Leave { member }) => self.world.leave_together(member),
             Event::Real(Happens::Grow) => self.grow(),
+            Event::Real(Happens::Share) => self.share(),
+            Event::Real(Happens::LoseController) => self.lose_controller(),
             Event::Real(Happens::LoseThis { member }) => self.lose_this(member),
             Event::Real(Happens::LoseCluster { looks }) => self.lose_cluster(looks),
             Event::Real(Happens::LoseRank { rank }) => self.lose_rank(rank),

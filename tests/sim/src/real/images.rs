@@ -8,6 +8,7 @@ use crate::types::{Image, Time};
 use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::VAULT;
+use eyrie_protocol::replicas::Words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -99,6 +100,20 @@ impl World {
         let on_disk = self.nodes.values().filter_map(|n| n.disk.get(&key)).map(|s| &s.image);
         let vaulted = self.vault.get(&key).map(|(image, _)| image);
         on_disk.chain(vaulted).max_by_key(|image| image.incarnation).cloned()
+    }
+
+    /// What is recorded of a rank that comes back from this image: where nothing is held, the run
+    /// that was the last of it, which the image has.
+    pub(super) fn with_own_run(&self, mut words: Words, key: (u32, u32)) -> Words {
+        let Some(image) = self.image_known(key) else { return words };
+        let least = image.point().det_pos;
+        if let (Some((at, made)), true) =
+            (image.run, words.words.is_empty() && words.first <= least)
+            && at == least
+        {
+            words = Words { first: least, words: vec![crate::segment::RUN | made] };
+        }
+        words
     }
 
     /// Images that begin to count together are a consistent cut: what one has received the other

@@ -15,6 +15,7 @@ mod host;
 mod images;
 mod mutations;
 mod sets;
+mod sharing;
 mod spec;
 pub mod steps;
 mod turn;
@@ -94,6 +95,8 @@ pub struct Setup {
     pub topology: bool,
     /// All ranks, which come back alone, have checkpoints together now and then.
     pub fallback: bool,
+    /// Ranks that come back alone become larger units while the job runs.
+    pub shares: bool,
     /// Few ranks that do little, which nothing disturbs, as a fault is tried at every step.
     pub small: bool,
     /// What is done wrong on purpose.
@@ -115,6 +118,7 @@ impl Setup {
             unfit: is("--unfit"),
             topology: is("--topology"),
             fallback: is("--fallback"),
+            shares: is("--shares"),
             small: is("--small"),
             mutation: None,
             trace: false,
@@ -181,6 +185,10 @@ pub enum Happens {
     LoseRank {
         rank: Option<u32>,
     },
+    /// A rank is to have memory in common with another one.
+    Share,
+    /// The controller dies in what it does next.
+    LoseController,
     /// A node joins.
     Grow,
     /// A client has the job stand still.
@@ -224,11 +232,12 @@ impl World {
         };
         let config = Config::of(setup.seed, is, setup.mutation);
         let united = !matches!(setup.mode, Mode::Logged | Mode::Routed);
-        let long = united && (setup.drains || setup.vault);
+        let long = (united && (setup.drains || setup.vault)) || setup.shares;
         let (trace, small) = (setup.trace, setup.small);
         let config = Config { trace, small, long, ..config };
         let (mut world, map, nodes) = World::blank(config);
-        world.fallback = setup.fallback;
+        world.fallback = setup.fallback || setup.shares;
+        world.shares = setup.shares;
         (world, map, nodes)
     }
 }

@@ -14,7 +14,7 @@ use eyrie_protocol::recovery::Stage;
 const NOTHING: ToNode = ToNode::OutputTaken { bytes: 0 };
 
 /// What is done wrong, and the words of the command line that say in what jobs it is found.
-pub const MUTATIONS: [(Mutation, &str); 74] = [
+pub const MUTATIONS: [(Mutation, &str); 76] = [
     (Mutation::OpenGate, ""),
     (Mutation::RunsUnnoticed, ""),
     (Mutation::NoWriteBack, ""),
@@ -89,6 +89,8 @@ pub const MUTATIONS: [(Mutation, &str); 74] = [
     (Mutation::NotHeld, "coordinated --drain"),
     (Mutation::CollectedEarly, "coordinated --vault"),
     (Mutation::NodeGoesOn, "--cluster-units"),
+    (Mutation::UnitsUnwritten, "--shares"),
+    (Mutation::StandsBehind, "--shares"),
 ];
 
 impl Simulation {
@@ -197,6 +199,7 @@ impl Simulation {
             Some(Mutation::SnapshotsForgotten) => Lacking::UnitSnapshots,
             Some(Mutation::SnapshotForgotten) => Lacking::Snapshot,
             Some(Mutation::ReturnForgotten) => Lacking::Return,
+            Some(Mutation::UnitsUnwritten) => Lacking::Units,
             _ => Lacking::Nothing,
         }
     }

@@ -163,6 +163,7 @@ impl Simulation {
                 format!("controller to {to:?} ({number}): {}", short(&message))
             });
             self.note_floor(&message);
+            self.note_units(&message);
             if let Endpoint::Node(to) = self.world.conns[conn].ends[1] {
                 self.mistake_order(to, &mut message);
             }
@@ -249,8 +250,12 @@ impl Simulation {
             self.check_back(*rank, *start as u32, from.generation);
             return self.fault_nearby(6);
         }
+        if self.returns(*rank, *start as u32, from.generation) {
+            return self.fault_nearby(6);
+        }
         self.check_newest(*rank, from.generation);
         let words = moved.as_ref().map(|m| Words { first: m.first, words: m.words.clone() });
+        let words = words.map(|words| self.world.with_own_run(words, (*rank, from.generation)));
         self.world.check_restore(*rank, *start as u32, words.as_ref(), from.det_pos);
         self.fault_nearby(6);
     }
@@ -300,7 +305,6 @@ impl Simulation {
         world.controller.suspend = controller.suspension().clone();
         world.controller.retention = controller.retention().cloned().collect();
         world.controller.is_busy = controller.phase() != "running";
-        world.controller.goes_back = controller.phase() == "rolling-back";
     }
 
     /// After a turn: images that count from now on, ranks that go back, the job's end.
@@ -311,9 +315,11 @@ impl Simulation {
             .collect();
         // While a node was to leave that stays after all there may have been too few for the vault.
         let few = self.stayed_at == self.world.now;
+        let rollbacks = self.controller.as_ref().map_or(0, Controller::rollbacks);
+        let regrouped = self.setup.shares && rollbacks > self.rollbacks;
         for (rank, generation) in newest {
             let before = self.newest.insert(rank, generation).unwrap_or(0);
-            if generation < before && self.world.units.is_empty() {
+            if generation < before && self.world.units.is_empty() && !regrouped {
                 self.check_lost(rank, before);
             }
             if generation > before {
@@ -332,8 +338,12 @@ impl Simulation {
         let (phase, rollbacks) = (controller.phase(), controller.rollbacks());
         let goes_back = phase == "rolling-back";
         let code = controller.job.exit_code();
+        let returns = self.setup.shares && controller.returns();
+        // Until units have a second set one that is damaged is all that they have.
+        let first_set = controller.may_return() || !self.world.damaged.is_empty();
+        let meant = controller.shares() || (self.sharing.done && first_set);
         if goes_back && !std::mem::replace(&mut self.went_back, goes_back) {
-            if !self.world.together {
+            if !self.world.together && !meant {
                 self.check_bears("all ranks go back");
             }
             if self.setup.faults == Faults::All {
@@ -345,12 +355,17 @@ impl Simulation {
         self.world.report.stood += u64::from(stands && !self.stands);
         self.stands = stands;
         let before = self.rollbacks;
+        let from_there = returns && rollbacks > self.rollbacks;
+        if from_there {
+            self.all_return();
+        }
         if rollbacks > self.rollbacks {
             self.rollbacks = rollbacks;
-            self.world.report.roll_backs += 1;
+            self.world.report.roll_backs += u64::from(!from_there);
         }
-        if rollbacks > before && !self.world.together {
+        if rollbacks > before && !self.world.together && !from_there {
             self.world.truth.restart();
+            self.sharing.returning.clear();
             self.world.controller.done.clear();
             self.newest.clear();
             self.foreign = self.printed.iter().map(Vec::len).collect();
