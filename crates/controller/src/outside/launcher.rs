@@ -8,7 +8,6 @@ use eyrie_control::gateway::{Silence, ToGateway};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::DaemonRecord;
 use eyrie_control::{Death, Protection, Stored, ToNode};
-use eyrie_control::{Death, Stored, ToNode};
 use eyrie_protocol::failure_detector::Patience;
 use eyrie_protocol::session::Numbered;
 use std::io;
