@@ -45,9 +45,10 @@ setup:
 build: setup
 	@$(MAKE) --no-print-directory examples
 
-# The simulator is for tests, which build their own.
+# The simulator is for tests. With those, all is built at once.
+PARTS = $(if $(filter ci,$(BUILD_PROFILE)),--lib --bins --tests,--exclude eyrie-sim)
 rust:
-	$(CARGO) build --profile $(BUILD_PROFILE) --locked --workspace --exclude eyrie-sim
+	$(CARGO) build --profile $(BUILD_PROFILE) --locked --workspace $(PARTS)
 
 # What a job of a C program needs of the prefix.
 define stage_for_c

@@ -116,9 +116,9 @@ impl Machine {
         self.endpoint.note_opened(file);
     }
 
-    /// Whether another rank of this node may have.
-    pub fn is_opened_by_others(&self, file: u64) -> bool {
-        self.endpoint.is_opened_by_others(file)
+    /// Whether another rank may have; `shared`: ranks of other nodes may see the file, too.
+    pub fn is_opened_by_others(&self, file: u64, shared: bool) -> bool {
+        self.endpoint.is_opened_by_others(file, shared)
     }
 
     /// `MPIX_Eyrie_diverge`: what this rank repeats cannot become what it was.

@@ -47,6 +47,19 @@ impl Entry {
         self.found().as_ref().map_or(Object::default(), Object::of)
     }
 
+    /// Whether it is on a file system of this machine alone, among those without a device.
+    fn is_local(self) -> bool {
+        const BTRFS: i64 = 0x9123_683E;
+        const ZFS: i64 = 0x2FC1_2FC1;
+        const LOCAL: [i64; 4] = [libc::TMPFS_MAGIC, libc::OVERLAYFS_SUPER_MAGIC, BTRFS, ZFS];
+        // SAFETY: it consists of numbers, and is filled; the path is the program's own.
+        unsafe {
+            let mut found: libc::statfs = zeroed();
+            let result = libc::syscall(libc::SYS_statfs, self.path, &raw mut found);
+            self.folder == AT_FDCWD && result == 0 && LOCAL.contains(&found.f_type)
+        }
+    }
+
     /// Removes it, a folder if it is one.
     fn remove(self, flags: c_int) -> i64 {
         // SAFETY: the program's own path.
@@ -139,7 +152,9 @@ impl Past {
         entry.found().is_some_and(|found| {
             let has_grown = found.stx_size > 0 && nanoseconds(&found.stx_mtime) >= self.at;
             let is_read = flags & libc::O_ACCMODE == libc::O_RDWR;
-            has_grown && !EMPTIED.has(found.stx_ino) && (!is_read || is_opened_by_others(&found))
+            has_grown
+                && !EMPTIED.has(found.stx_ino)
+                && (!is_read || is_opened_by_others(entry, &found))
         })
     }
 }
@@ -170,9 +185,11 @@ fn number(device: (u32, u32), inode: u64) -> u64 {
     file_number(libc::makedev(device.0, device.1), inode)
 }
 
-fn is_opened_by_others(found: &libc::statx) -> bool {
+fn is_opened_by_others(entry: Entry, found: &libc::statx) -> bool {
     let device = (found.stx_dev_major, found.stx_dev_minor);
-    teller().is_some_and(|m| m.is_opened_by_others(number(device, found.stx_ino)))
+    let file = number(device, found.stx_ino);
+    let is_shared = || device.0 == 0 && !entry.is_local();
+    teller().is_some_and(|m| m.is_opened_by_others(file, is_shared()))
 }
 
 /// Notes a file that was opened to write to it, so that other ranks know. Returns it.

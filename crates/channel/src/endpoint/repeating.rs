@@ -29,11 +29,13 @@ impl Endpoint {
         self.ctl.opened.add(file);
     }
 
-    /// Whether another rank of this node may have.
-    pub fn is_opened_by_others(&self, file: u64) -> bool {
+    /// Whether another rank may have. Of those of other nodes nothing is known: `shared`: they may
+    /// see the file, too.
+    pub fn is_opened_by_others(&self, file: u64, shared: bool) -> bool {
         let own = self.rank();
         let mut others = (0..self.seg.geometry().ranks).filter(|rank| *rank != own);
-        others.any(|rank| self.seg.rank(rank).opened.may_have(file))
+        others
+            .any(|rank| self.seg.rank(rank).opened.may_have(file) || shared && !self.is_here(rank))
     }
 
     fn repeats(&self) -> bool {
