@@ -33,7 +33,8 @@ def build():
             [CARGO, "build", "--quiet", "--locked", "--profile", PROFILE, *arguments],
             check=True,
             cwd=builds.ROOT,
-            env={**os.environ, "CARGO_TARGET_DIR": TARGET},
+            # Without the standard library nothing unwinds.
+            env={**os.environ, "CARGO_TARGET_DIR": TARGET, **({"CARGO_PROFILE_CI_PANIC": "abort"} if "eyrie-restorer" in arguments else {})},
         )
 
 
