@@ -1,5 +1,5 @@
-//! Which files a rank has opened to write to what is in them (a Bloom filter, in its control block):
-//! another rank that repeats itself empties no file again in which that may have written.
+//! Which files a rank has opened to write to what is in them (a Bloom filter, in its control
+//! block): another rank that repeats itself empties no file again in which that may have written.
 //!
 //! Kept true: a file that was added is found; one that was not is found seldom.
 

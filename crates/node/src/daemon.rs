@@ -185,8 +185,8 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (post, watch) = (Arc::new(NodeSession::default()), caller.watch.clone());
-    // Before what takes seconds, as libfabric's look for its providers, or all on a busy machine: silence is
-    // the end.
+    // Before what takes seconds, as libfabric's look for its providers, or all on a busy machine:
+    // silence is the end.
     controller_connection::keep(caller, called, Arc::clone(&post), orders).map_err(os("thread"))?;
     let Intervals { limits, grace, .. } = spec.timing.intervals;
     let silence = Duration::from_millis(limits.link_silence_ms);

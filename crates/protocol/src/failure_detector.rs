@@ -18,7 +18,8 @@
 //!
 //! The last node that there is is waited for as long as for anything: nobody could go on in its
 //! place, and without it the job is over. A node that has not come up yet is waited for as long,
-//! but is granted no more than any other: nothing is lost by waiting, and the job cannot begin without.
+//! but is granted no more than any other: nothing is lost by waiting, and the job cannot begin
+//! without it.
 
 use crate::timing::Detector;
 use std::collections::VecDeque;

@@ -1,7 +1,8 @@
-//! A port that another process's connection took meanwhile: the kernel gives connections ports of its
-//! own choice, also one that a restored connection had. Both can have it, as they lead elsewhere; only
-//! `bind` does not allow that, so the kernel is told to choose again, among this port alone
-//! (ip(7): IP_LOCAL_PORT_RANGE, since Linux 6.3; where it is missing, the port stays taken).
+//! A port that another process's connection took meanwhile: the kernel gives connections ports of
+//! its own choice, also one that a restored connection had. Both can have it, as they lead
+//! elsewhere; only `bind` does not allow that, so the kernel is told to choose again, among this
+//! port alone (ip(7): IP_LOCAL_PORT_RANGE, since Linux 6.3; where it is missing, the port stays
+//! taken).
 
 use crate::resources::sockets::inet::{bind, plain};
 use crate::resources::sockets::set_option;
@@ -11,7 +12,8 @@ use std::os::fd::OwnedFd;
 /// Not in libc yet.
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 
-/// Gives a socket that is to call this address, whose port it gets in its call where others have it.
+/// Gives a socket that is to call this address; where others have its port, it gets that as it
+/// calls.
 pub fn bind_caller(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
     match (bind(fd, name), plain(name)) {
         (Err(e), Some((_, port))) if e.kind() == io::ErrorKind::AddrInUse => {
