@@ -25,16 +25,16 @@ RESTORER = os.path.join(TARGET, PROFILE, "eyrie-restorer")
 
 def build():
     """Builds the driver, with fault points in it, and the restorer."""
-    for arguments in (
-        ["-p", "eyrie-image-driver", "--features", "faults"],
-        ["-p", "eyrie-restorer"],
+    for arguments, more in (
+        (["-p", "eyrie-image-driver", "--features", "faults"], {}),
+        # Without the standard library nothing unwinds.
+        (["-p", "eyrie-restorer"], {"CARGO_PROFILE_CI_PANIC": "abort"}),
     ):
         subprocess.run(
             [CARGO, "build", "--quiet", "--locked", "--profile", PROFILE, *arguments],
             check=True,
             cwd=builds.ROOT,
-            # Without the standard library nothing unwinds.
-            env={**os.environ, "CARGO_TARGET_DIR": TARGET, **({"CARGO_PROFILE_CI_PANIC": "abort"} if "eyrie-restorer" in arguments else {})},
+            env={**os.environ, "CARGO_TARGET_DIR": TARGET, **more},
         )
 
 
