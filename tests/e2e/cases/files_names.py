@@ -89,6 +89,7 @@ def test_a_file_that_a_rank_reads_and_writes_in_place():
             command = [*program("inplace"), "400", gate]
             with Job(command, ranks=2, ckpt_every=3600, cwd=folder, options=options) as job:
                 if killed:
+                    job.wait_running(2)
                     for rank in (1, 0):
                         job.until(lambda: job.status()["ranks"][0]["messages_sent"] >= 200, "half of the rounds")
                         job.kill_ranks([rank])

@@ -202,7 +202,7 @@ pub(crate) fn enter(maps: &Maps, start: &dyn Fn() -> i32) -> Result<RawFd, Stuck
         -1 => Err(stuck((PROCESS, errno()))),
         0 => {
             drop((heard, life));
-            begin(maps, &set, &before, start, OwnedFd::from(told), lives.as_raw_fd())
+            begin(maps, &set, &before, start, OwnedFd::from(told), OwnedFd::from(lives))
         }
         first => {
             drop((told, lives));
@@ -218,12 +218,12 @@ fn begin(
     before: &libc::sigset_t,
     start: &dyn Fn() -> i32,
     told: OwnedFd,
-    lives: RawFd,
+    lives: OwnedFd,
 ) -> Result<RawFd, Stuck> {
     // SAFETY: plain system calls on live memory, in a process with one thread.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        let mut poll = libc::pollfd { fd: lives, events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd { fd: lives.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         if libc::poll(&mut poll, 1, 0) != 0 {
             // Who stays outside was killed before that.
             libc::_exit(128 + libc::SIGKILL);
@@ -251,7 +251,6 @@ fn begin(
                 if maps.user {
                     keep_one_right();
                 }
-                libc::close(lives);
                 libc::sigprocmask(libc::SIG_SETMASK, before, std::ptr::null_mut());
                 Ok(outside)
             }
