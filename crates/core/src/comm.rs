@@ -9,6 +9,7 @@
 //! its own rank and size are those of the local group.
 
 mod create;
+mod groups;
 mod inter;
 #[cfg(test)]
 #[path = "comm/tests.rs"]
@@ -16,9 +17,11 @@ mod job_tests;
 mod later;
 
 pub(crate) use create::{Inherit, PICKED_CTX, TAKEN};
+pub use groups::{Cut, clusters_told};
+pub(crate) use groups::{Groups, clusters_heard};
 pub(crate) use later::Later;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -94,6 +97,8 @@ pub struct Comm {
     pairs: RefCell<BTreeMap<(bool, i32, i32), i32>>,
     /// Of an inter-communicator also that of what the local group uses among itself.
     pub(crate) health: Rc<Health>,
+    /// The clusters that it spans, if there are several.
+    pub(crate) groups: OnceCell<Rc<Groups>>,
 }
 
 /// What an inter-communicator has besides its local group.
@@ -120,6 +125,7 @@ impl Comm {
             name: RefCell::default(),
             hints: RefCell::default(),
             sequence: Cell::new(0),
+            groups: OnceCell::new(),
         }
     }
 
@@ -218,6 +224,12 @@ pub struct CommTable {
     /// How often this process has chosen a context for others.
     picks: u32,
     me: u32,
+    /// The cluster of each rank of the job when it began; none: there was but one.
+    clusters: Rc<[u32]>,
+    /// Bytes a second between two of them; 0: not known.
+    rate: u64,
+    /// Reductions give the same bits whatever the clusters (`--reduce-order canonical`).
+    pub(crate) canonical: bool,
     /// By what groups meet that have no communicator in common.
     pub(crate) dynamic: Dynamic,
 }
@@ -253,6 +265,9 @@ impl CommTable {
             next_ctx,
             picks: 0,
             me,
+            clusters: Rc::default(),
+            rate: 0,
+            canonical: false,
             dynamic: Dynamic::default(),
         }
     }
