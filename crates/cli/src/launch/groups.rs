@@ -4,7 +4,7 @@
 //! its communicators keep their groups wherever ranks are then.
 
 use eyrie_control::JobSpec;
-use eyrie_core::comm::clusters_told;
+use eyrie_core::clusters::clusters_told;
 use eyrie_core::dynamic::CLUSTERS_VARIABLE;
 use eyrie_protocol::placement::{Map, Placement};
 

@@ -15,8 +15,8 @@
 //! decided by the number of ranks and of bytes alone: all must choose alike, and a rank that is
 //! restored elsewhere as before.
 //!
-//! Where a communicator spans clusters (`comm::groups`), what is large crosses between them once, in
-//! parts that several ranks send side by side (`wide`, `wide_reduce`).
+//! Where a communicator spans clusters (`clusters`), what is large crosses between them once,
+//! in parts that several ranks send side by side (`wide`, `wide_reduce`).
 
 mod agreeing;
 mod allgather;

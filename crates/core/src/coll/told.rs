@@ -5,7 +5,7 @@
 
 use super::brief::BRIEF_BYTES;
 use super::{FEW_RANKS, LARGE_BYTES, allgather, alltoall, bcast};
-use crate::comm::{Cut, clusters_heard};
+use crate::clusters::{Cut, clusters_heard};
 
 /// The collectives that are known.
 pub const NAMES: [&str; 9] = [
@@ -28,7 +28,7 @@ pub struct Asked<'a> {
     /// As the call's count says: of one block, or of the whole vector.
     pub bytes: u64,
     pub ranks: u32,
-    /// What ranks are told of clusters (`comm::clusters_told`); empty: there is one.
+    /// What ranks are told of clusters (`clusters::clusters_told`); empty: there is one.
     pub clusters: &'a str,
     pub canonical: bool,
 }
@@ -74,8 +74,8 @@ fn wide(asked: &Asked, counts: &[u64], rate: u64) -> (String, String) {
             String::from("a block goes to one rank of each other cluster, which passes it on")
         }
         "bcast" | "allgather" => format!(
-            "a block goes to up to {parts} ranks of each other cluster in parts, which they pass on \
-             in pieces of {} bytes or more",
+            "a block goes to up to {parts} ranks of each other cluster in parts, which they pass \
+             on in pieces of {} bytes or more",
             cut.piece
         ),
         _ => format!(

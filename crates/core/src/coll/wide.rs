@@ -10,7 +10,8 @@ use std::rc::Rc;
 use super::bcast::part;
 use super::data::{Data, Scratch, copy, pack, unpack};
 use super::exchange::ByRank;
-use crate::comm::{Comm, Groups};
+use crate::clusters::Groups;
+use crate::comm::Comm;
 use crate::datatype::Datatype;
 use crate::datatype::predefined::BYTE;
 use crate::error::{Res, class};
@@ -188,7 +189,7 @@ impl Machine {
                 false => pack(own, at(me).0),
             }
             let mut result = self.spread(&spread, &sources, |m| {
-                m.pairwise(&groups.local, near_tag, &|_| mine, &block, false)
+                m.pairwise(comm.local(), near_tag, &|_| mine, &block, false)
             });
             if !in_place {
                 for rank in (0..n).filter(|rank| *rank != me || copy_own) {

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use super::brief::is_brief;
 use super::data::{Scratch, copy, element};
 use super::reduce::{Reduction, share};
-use crate::comm::Groups;
+use crate::clusters::Groups;
 use crate::error::Res;
 use crate::machine::Machine;
 use crate::p2p::ReqId;
@@ -152,7 +152,7 @@ impl Machine {
     ) -> Res<()> {
         let across = r.comm.next_tag();
         let after = r.comm.next_tag();
-        let near = r.among(&groups.local);
+        let near = r.among(r.comm.local());
         let tags = (across, shared.then_some(after));
         let wide = Wide { r, groups, near, source, wanted, target, tags };
         let least = groups.cut.segment;
@@ -271,7 +271,7 @@ impl Machine {
                     r.data(at(span), span.1)
                 };
                 let mine = part(groups.place(me));
-                let shared = self.pairwise(&groups.local, tag, &|_| mine, &part, false);
+                let shared = self.pairwise(&wide.near.comm, tag, &|_| mine, &part, false);
                 result = result.and(shared);
             }
         }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use eyrie_channel::Endpoint;
 
-use crate::comm::clusters_heard;
+use crate::clusters::clusters_heard;
 use crate::consts::COMM_NULL;
 use crate::error::{Res, class};
 use crate::handle::Handle;
@@ -23,7 +23,7 @@ pub const ROOM_VARIABLE: &str = "EYRIE_ROOM";
 pub const UNIVERSE_VARIABLE: &str = "EYRIE_UNIVERSE";
 /// How many of the ranks that a job begins with, the last ones, take the place of lost ones.
 pub const SPARES_VARIABLE: &str = "EYRIE_SPARE_RANKS";
-/// The cluster of each rank when the job began (`comm::clusters_told`): where it has several.
+/// The cluster of each rank when the job began (`clusters::clusters_told`): where it has several.
 pub const CLUSTERS_VARIABLE: &str = "EYRIE_RANK_CLUSTERS";
 /// `canonical`: reductions give the same bits whatever the clusters.
 pub const ORDERS_VARIABLE: &str = "EYRIE_REDUCE_ORDER";

@@ -2,8 +2,8 @@
 //! give what they give in one cluster is in the other files, which run over clusters, too.
 
 use super::*;
+use crate::clusters::Groups;
 use crate::coll::Ints;
-use crate::comm::Groups;
 use crate::datatype::predefined::DOUBLE;
 use crate::op::SUM;
 use std::rc::Rc;
@@ -115,6 +115,8 @@ fn communicators_have_the_groups_of_their_members() {
         let twin = m.comm_dup(COMM_WORLD).unwrap();
         let members = |g: Option<Rc<Groups>>| g.map(|g| g.members.clone());
         assert_eq!(members(groups(m, twin)), Some(vec![vec![0, 1, 5], vec![2, 3, 4]]));
+        let near = m.comms.get(twin).unwrap().local().group.members().to_vec();
+        assert_eq!(near, if [0, 1, 5].contains(&me) { [0, 1, 5] } else { [2, 3, 4] });
         let part = m.comm_split(twin, (me % 2) as i32, -(me as i32)).unwrap();
         let expect =
             if me % 2 == 0 { vec![vec![0, 1], vec![2]] } else { vec![vec![0, 2], vec![1]] };

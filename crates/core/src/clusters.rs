@@ -6,9 +6,6 @@
 
 use std::rc::Rc;
 
-use super::{Comm, CommTable};
-use crate::group::Group;
-
 /// How data is cut, in bytes: what takes a link about as long, whatever its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
@@ -49,15 +46,13 @@ pub(crate) struct Groups {
     of: Vec<usize>,
     /// How data is cut that crosses.
     pub(crate) cut: Cut,
-    /// The ranks of the own cluster among themselves, in the communicator's contexts.
-    pub(crate) local: Rc<Comm>,
 }
 
 impl Groups {
-    /// `clusters`: of all ranks of the job, by number.
-    fn of((clusters, rate): (&[u32], u64), comm: &Comm, me: u32) -> Option<Groups> {
+    /// `clusters`: of all ranks of the job, by number; `ranks`: which of them are in it, in order.
+    pub(crate) fn of((clusters, rate): (&[u32], u64), ranks: &[u32]) -> Option<Groups> {
         let (mut numbers, mut members, mut of) = (Vec::new(), Vec::<Vec<u32>>::new(), Vec::new());
-        for (rank, world) in (0..).zip(comm.group.members()) {
+        for (rank, world) in (0..).zip(ranks) {
             let number = clusters.get(*world as usize).copied().unwrap_or(0);
             let at = numbers.iter().position(|n| *n == number).unwrap_or_else(|| {
                 numbers.push(number);
@@ -70,11 +65,7 @@ impl Groups {
         if members.len() < 2 {
             return None;
         }
-        let own = &members[of[comm.rank as usize]];
-        let own = own.iter().map(|rank| comm.group.world(*rank)).collect();
-        let local = Comm::new(comm.ctx(), Rc::new(Group::new(own, me)), me);
-        let local = Rc::new(Comm { health: comm.health.clone(), ..local });
-        Some(Groups { members, of, cut: Cut::of(rate), local })
+        Some(Groups { members, of, cut: Cut::of(rate) })
     }
 
     /// The cluster of a rank.
@@ -92,23 +83,6 @@ impl Groups {
     /// then over all, is combined in rank order.
     pub(crate) fn in_order(&self) -> bool {
         self.of.is_sorted()
-    }
-}
-
-impl CommTable {
-    /// Learns the cluster of every rank, before any communicator is made. None: there is but one.
-    /// `rate`: bytes a second between two of them, 0 if it is not known.
-    pub(crate) fn divide(&mut self, clusters: Rc<[u32]>, rate: u64) {
-        (self.clusters, self.rate) = (clusters, rate);
-        self.group_up(&self.world);
-    }
-
-    /// A communicator is new.
-    pub(super) fn group_up(&self, comm: &Comm) {
-        if let Some(groups) = Groups::of((&self.clusters, self.rate), comm, self.me) {
-            // It has none yet.
-            let _ = comm.groups.set(Rc::new(groups));
-        }
     }
 }
 
@@ -137,22 +111,19 @@ pub(crate) fn clusters_heard(told: &str, ranks: u32) -> (Rc<[u32]>, u64) {
 mod tests {
     use super::*;
 
-    fn groups(clusters: &[u32], members: &[u32], me: u32) -> Option<Groups> {
-        let comm = Comm::new(32, Rc::new(Group::new(members.to_vec(), me)), me);
-        Groups::of((clusters, 0), &comm, me)
+    fn groups(clusters: &[u32], ranks: &[u32]) -> Option<Groups> {
+        Groups::of((clusters, 0), ranks)
     }
 
     #[test]
     fn groups_are_by_cluster_and_nothing_within_one() {
         let clusters = [7, 7, 2, 2, 7];
-        assert!(groups(&clusters, &[4, 1, 0], 1).is_none());
-        assert!(groups(&[], &[0, 1], 1).is_none());
-        let all = groups(&clusters, &[3, 0, 4, 2], 4).unwrap();
+        assert!(groups(&clusters, &[4, 1, 0]).is_none());
+        assert!(groups(&[], &[0, 1]).is_none());
+        let all = groups(&clusters, &[3, 0, 4, 2]).unwrap();
         assert_eq!(all.members, [vec![0, 3], vec![1, 2]]);
         assert_eq!((all.cluster(0), all.cluster(1), all.place(3), all.place(1)), (0, 1, 1, 0));
-        assert_eq!(all.local.group.members(), [0, 4]);
-        assert_eq!((all.local.rank, all.local.size()), (1, 2));
-        assert!(!all.in_order() && groups(&clusters, &[2, 3, 4], 4).unwrap().in_order());
+        assert!(!all.in_order() && groups(&clusters, &[2, 3, 4]).unwrap().in_order());
     }
 
     #[test]
