@@ -18,12 +18,13 @@ mod later;
 pub(crate) use create::{Inherit, PICKED_CTX, TAKEN};
 pub(crate) use later::Later;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::attr::AttrKind;
 use crate::bsend::Attached;
+use crate::clusters::Groups;
 use crate::consts::{
     COMM_NULL, COMM_SELF, COMM_WORLD, CONGRUENT, ERRORS_ARE_FATAL, IDENT, INFO_NULL, SIMILAR,
     UNEQUAL,
@@ -94,6 +95,10 @@ pub struct Comm {
     pairs: RefCell<BTreeMap<(bool, i32, i32), i32>>,
     /// Of an inter-communicator also that of what the local group uses among itself.
     pub(crate) health: Rc<Health>,
+    /// The clusters that it spans, if there are several.
+    pub(crate) groups: OnceCell<Rc<Groups>>,
+    /// Then the ranks of the own cluster among themselves, in the same contexts.
+    local: OnceCell<Rc<Comm>>,
 }
 
 /// What an inter-communicator has besides its local group.
@@ -120,6 +125,8 @@ impl Comm {
             name: RefCell::default(),
             hints: RefCell::default(),
             sequence: Cell::new(0),
+            groups: OnceCell::new(),
+            local: OnceCell::new(),
         }
     }
 
@@ -134,6 +141,11 @@ impl Comm {
     /// Those that messages go to: the remote group of an inter-communicator, else its own.
     pub fn peers(&self) -> &Rc<Group> {
         self.remote.as_ref().map_or(&self.group, |r| &r.group)
+    }
+
+    /// The ranks of its own cluster among themselves.
+    pub(crate) fn local(self: &Rc<Comm>) -> &Rc<Comm> {
+        self.local.get().unwrap_or(self)
     }
 
     /// World rank of the peer `rank`, which is below the number of `peers()`.
@@ -218,6 +230,12 @@ pub struct CommTable {
     /// How often this process has chosen a context for others.
     picks: u32,
     me: u32,
+    /// The cluster of each rank of the job when it began; none: there was but one.
+    clusters: Rc<[u32]>,
+    /// Bytes a second between two of them; 0: not known.
+    rate: u64,
+    /// Reductions give the same bits whatever the clusters (`--reduce-order canonical`).
+    pub(crate) canonical: bool,
     /// By what groups meet that have no communicator in common.
     pub(crate) dynamic: Dynamic,
 }
@@ -253,6 +271,9 @@ impl CommTable {
             next_ctx,
             picks: 0,
             me,
+            clusters: Rc::default(),
+            rate: 0,
+            canonical: false,
             dynamic: Dynamic::default(),
         }
     }
@@ -274,6 +295,25 @@ impl CommTable {
     /// One that is no inter-communicator.
     pub(crate) fn intra(&self, h: Handle) -> Res<Rc<Comm>> {
         self.get(h).and_then(|c| if c.is_inter() { Err(class::COMM) } else { Ok(c) })
+    }
+
+    /// Learns the cluster of every rank, before any communicator is made. None: there is but one.
+    /// `rate`: bytes a second between two of them, 0 if it is not known.
+    pub(crate) fn divide(&mut self, clusters: Rc<[u32]>, rate: u64) {
+        (self.clusters, self.rate) = (clusters, rate);
+        self.group_up(&self.world);
+    }
+
+    /// A communicator is new: it has no groups yet.
+    fn group_up(&self, comm: &Comm) {
+        let Some(groups) = Groups::of((&self.clusters, self.rate), comm.group.members()) else {
+            return;
+        };
+        let own = &groups.members[groups.cluster(comm.rank)];
+        let own = own.iter().map(|rank| comm.group.world(*rank)).collect();
+        let local = Comm::new(comm.ctx(), Rc::new(Group::new(own, self.me)), self.me);
+        let _ = comm.local.set(Rc::new(Comm { health: comm.health.clone(), ..local }));
+        let _ = comm.groups.set(Rc::new(groups));
     }
 
     /// All ranks, in none of their communicators.

@@ -51,6 +51,7 @@ pub mod agreement;
 pub mod append;
 pub mod attr;
 pub mod callback;
+pub mod clusters;
 pub mod coll;
 pub mod comm;
 pub mod dynamic;

@@ -69,6 +69,12 @@ pub struct Record {
     /// Of its events, so many are not in the record.
     pub events_left_out: u64,
     pub account: Account,
+    /// What ranks are told of clusters, and of the order of reductions (`EYRIE_RANK_CLUSTERS`,
+    /// `EYRIE_REDUCE_ORDER`); empty: nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rank_clusters: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reduce_order: String,
 }
 
 /// From when on which wall clock holds for the times of events.
@@ -265,6 +271,13 @@ pub fn begin(job: &Path, id: &str, spec: &JobSpec, begun_unix_ms: u64) -> Result
         // Another controller of the same run.
         Some(_) => {}
     }
+    // The environment of the job is this daemon's; that of one that takes over may lack them.
+    let told = |name: &str, known: fn(&Record) -> &String| {
+        let before = before.as_ref().map(|r| known(r).clone()).unwrap_or_default();
+        std::env::var(name).unwrap_or(before)
+    };
+    let rank_clusters = told("EYRIE_RANK_CLUSTERS", |r| &r.rank_clusters);
+    let reduce_order = told("EYRIE_REDUCE_ORDER", |r| &r.reduce_order);
     let record = Record {
         format: FORMAT,
         job: id.to_string(),
@@ -284,6 +297,8 @@ pub fn begin(job: &Path, id: &str, spec: &JobSpec, begun_unix_ms: u64) -> Result
         logged: spec.protection.ft.logs(),
         events_left_out: 0,
         account: before.map(|r| r.account).unwrap_or_default(),
+        rank_clusters,
+        reduce_order,
     };
     write_record(&folder, &record)
 }

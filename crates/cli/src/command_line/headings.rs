@@ -86,6 +86,7 @@ pub const HEADINGS: [(&str, &[&str]); 6] = [
             "gateway-port",
             "wan-only",
             "copies",
+            "reduce-order",
         ],
     ),
 ];

@@ -40,6 +40,7 @@ const JOIN_MS: u64 = 60_000;
 pub fn join(run: &Run) -> Result<i32, Failure> {
     folders::choose_local(run.storage.local.local.as_deref())?;
     run.checking.choose();
+    run.repeat.choose_order();
     // What a file says of other jobs than this one does not count.
     let fits = |run: &Run| {
         refuse(run)?;

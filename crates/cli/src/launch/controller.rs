@@ -4,6 +4,7 @@
 //! be kept), and the daemon is waited for.
 
 use crate::launch::console::{self, Console, ConsoleOptions};
+use crate::launch::groups;
 use crate::launch::program::own_binary;
 use crate::launch::spawn::spawn_daemon;
 use crate::messages;
@@ -63,6 +64,9 @@ pub fn start_in(
     saved: Option<&SavedJob>,
     shows: ConsoleOptions,
 ) -> Result<i32, Failure> {
+    if let ClientMsg::Start(spec) = order {
+        groups::tell(spec);
+    }
     match begin_in(folder, binary, order, saved, shows)? {
         Ended::Code(code) => Ok(code),
         Ended::Deposed(why) => {

@@ -1,8 +1,18 @@
 //! How exactly a rank that comes back has to repeat itself.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use eyrie_control::{Appended, Fallback, Files, Orphans, Wtime};
+use eyrie_core::dynamic::ORDERS_VARIABLE;
 use eyrie_terminal::units::parse_limit;
+
+/// In which order the operands of a reduction are combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReduceOrder {
+    /// Within each cluster, then over all
+    Fast,
+    /// The same wherever ranks are, in one cluster or in several
+    Canonical,
+}
 
 #[derive(Debug, Args)]
 pub struct RepeatOptions {
@@ -51,6 +61,25 @@ pub struct RepeatOptions {
     /// with an order of checkpoints (--ckpt-policy), auto is off, too
     #[arg(long, default_value = "auto", value_name = "N|off|auto", value_parser = parse_fallback)]
     pub fallback_every: Fallback,
+    /// In which order reductions combine what ranks give. The order, and so each bit of a sum,
+    /// depends on the ranks' numbers, and with fast also on which of them were in one cluster when
+    /// the job began; canonical gives the same bits with any placement, and crosses between
+    /// clusters more often [default: fast]
+    #[arg(long, value_enum, value_name = "ORDER", env = "EYRIE_REDUCE_ORDER")]
+    pub reduce_order: Option<ReduceOrder>,
+}
+
+impl RepeatOptions {
+    /// Has ranks told of the order of reductions: they are started with our environment.
+    pub fn choose_order(&self) {
+        let Some(order) = self.reduce_order else { return };
+        let word = match order {
+            ReduceOrder::Fast => "fast",
+            ReduceOrder::Canonical => "canonical",
+        };
+        // SAFETY: no other thread is there yet.
+        unsafe { std::env::set_var(ORDERS_VARIABLE, word) };
+    }
 }
 
 fn parse_fallback(text: &str) -> Result<Fallback, String> {

@@ -203,6 +203,8 @@ fn record(account: Account) -> Record {
         message_bytes: 3 << 20,
         logged: true,
         events_left_out: 0,
+        rank_clusters: String::new(),
+        reduce_order: String::new(),
         account,
     }
 }

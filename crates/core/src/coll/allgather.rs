@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::machine::Machine;
 
 /// Blocks up to this size take the logarithmic route between many ranks.
-const SMALL_BLOCK_BYTES: u64 = 1024;
+pub(super) const SMALL_BLOCK_BYTES: u64 = 1024;
 
 #[allow(clippy::too_many_arguments)]
 impl Machine {
@@ -79,7 +79,9 @@ impl Machine {
         let block = inn(comm.rank).bytes();
         // SAFETY: the caller's promise.
         unsafe {
-            if comm.size() > FEW_RANKS && (1..=SMALL_BLOCK_BYTES).contains(&block) {
+            if let Some(groups) = comm.groups.get() {
+                self.allgather_wide(comm, groups, tag, own, inn, copy_own)
+            } else if comm.size() > FEW_RANKS && (1..=SMALL_BLOCK_BYTES).contains(&block) {
                 self.share_small(comm, tag, own, inn, copy_own)
             } else {
                 self.pairwise(comm, tag, &|_| own, inn, copy_own)
@@ -199,6 +201,9 @@ impl Machine {
             let own = inn(comm.rank);
             if is_in_place(sbuf) {
                 self.begin_collective(&comm, tag)?;
+                if let Some(groups) = comm.groups.get() {
+                    return self.allgather_wide(&comm, groups, tag, own, &inn, false);
+                }
                 return self.pairwise(&comm, tag, &|_| own, &inn, false);
             }
             let (scount, sdt) = self.checked_type(scount, sdt)?;
@@ -206,6 +211,9 @@ impl Machine {
             let source = Data::source(sbuf, scount, &sdt);
             check_alias(source, own)?;
             self.begin_collective(&comm, tag)?;
+            if let Some(groups) = comm.groups.get() {
+                return self.allgather_wide(&comm, groups, tag, source, &inn, true);
+            }
             let copied = copy(source, own);
             copied.and(self.pairwise(&comm, tag, &|_| source, &inn, false))
         }

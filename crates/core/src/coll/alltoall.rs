@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::machine::Machine;
 
 /// Blocks up to this size take the logarithmic route between many ranks.
-const SMALL_BLOCK_BYTES: u64 = 256;
+pub(super) const SMALL_BLOCK_BYTES: u64 = 256;
 
 #[allow(clippy::too_many_arguments)]
 impl Machine {
@@ -67,7 +67,8 @@ impl Machine {
             self.begin_collective(&comm, tag)?;
             // All ranks must choose alike: the size of a block is the same everywhere.
             let block = inn(0).bytes();
-            if comm.size() > FEW_RANKS && (1..=SMALL_BLOCK_BYTES).contains(&block) {
+            let rounds = comm.size() > FEW_RANKS && comm.groups.get().is_none();
+            if rounds && (1..=SMALL_BLOCK_BYTES).contains(&block) {
                 self.alltoall_small(&comm, tag, &out, &inn)
             } else {
                 self.pairwise(&comm, tag, &out, &inn, true)

@@ -15,10 +15,10 @@ use crate::handle::Handle;
 use crate::machine::Machine;
 
 /// Fewer ranks broadcast large data down the tree too.
-const SCATTER_RANKS_MIN: u32 = 4;
+pub(super) const SCATTER_RANKS_MIN: u32 = 4;
 
 /// Part `rank` of `bytes` bytes cut for `n` ranks: offset and length.
-fn part(bytes: u64, n: u32, rank: u32) -> (u64, u64) {
+pub(super) fn part(bytes: u64, n: u32, rank: u32) -> (u64, u64) {
     let share = bytes.div_ceil(u64::from(n)).next_multiple_of(64);
     let start = (share * u64::from(rank)).min(bytes);
     (start, share.min(bytes - start))
@@ -38,6 +38,9 @@ impl Machine {
         let byte = self.types.get(BYTE)?;
         if n <= FEW_RANKS {
             return self.meet(&comm, tag, &byte);
+        }
+        if let Some(groups) = comm.groups.get() {
+            return self.barrier_wide(&comm, groups, tag, &byte);
         }
         let mut step = 1;
         while step < n {
@@ -95,9 +98,12 @@ impl Machine {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            if data.bytes() >= 4 * LARGE_BYTES && comm.size() >= SCATTER_RANKS_MIN {
+            let brief = data.bytes() <= BRIEF_BYTES && comm.size() <= FEW_RANKS;
+            if let Some(groups) = comm.groups.get().filter(|_| !brief) {
+                self.bcast_wide(&comm, groups, tag, data, root)
+            } else if data.bytes() >= 4 * LARGE_BYTES && comm.size() >= SCATTER_RANKS_MIN {
                 self.bcast_parts(&comm, tag, data, root)
-            } else if data.bytes() <= BRIEF_BYTES && comm.size() <= FEW_RANKS {
+            } else if brief {
                 match comm.rank == root {
                     true => self.distribute(&comm, tag, &|_| data),
                     false => self.receive(&comm, tag, data, root),
@@ -113,7 +119,12 @@ impl Machine {
         let (tag, byte) = (comm.next_tag(), self.types.get(BYTE)?);
         let data = Data::new(bytes.as_mut_ptr(), bytes.len() as u64, &byte);
         // SAFETY: `bytes` is borrowed until all of it has been sent or received.
-        unsafe { self.bcast_tree(comm, tag, data, 0) }
+        unsafe {
+            match comm.groups.get() {
+                Some(groups) => self.bcast_wide(comm, groups, tag, data, 0),
+                None => self.bcast_tree(comm, tag, data, 0),
+            }
+        }
     }
 
     /// Binomial tree.

@@ -2,8 +2,8 @@
 //!
 //! Kept true: what is computed is the very expression that the tree, or the recursive doubling, of
 //! larger data computes, so all ranks get the same bits, and those do not hang on how much data
-//! there is, on where ranks are, or on who was restored. Only operations of MPI's own: the
-//! program's are called as often as the routes in rounds call them.
+//! there is (in one cluster), on where ranks are, or on who was restored. Only operations of MPI's
+//! own: the program's are called as often as the routes in rounds call them.
 
 use super::FEW_RANKS;
 use super::data::{Scratch, copy};

@@ -14,6 +14,9 @@
 //! logarithmic routes. Between few ranks (`brief`) it takes one delay. Which of them is taken is
 //! decided by the number of ranks and of bytes alone: all must choose alike, and a rank that is
 //! restored elsewhere as before.
+//!
+//! Where a communicator spans clusters (`clusters`), what is large crosses between them once,
+//! in parts that several ranks send side by side (`wide`, `wide_reduce`).
 
 mod agreeing;
 mod allgather;
@@ -27,6 +30,9 @@ mod gather;
 mod reduce;
 mod reduce_scatter;
 mod scan;
+pub mod told;
+mod wide;
+mod wide_reduce;
 
 #[cfg(test)]
 mod tests;

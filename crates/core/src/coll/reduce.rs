@@ -32,6 +32,12 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
+    /// The same among others.
+    pub(super) fn among(&self, comm: &Rc<Comm>) -> Reduction {
+        let (comm, dt, op) = (comm.clone(), self.dt.clone(), self.op.clone());
+        Reduction { comm, dt, op, ..*self }
+    }
+
     pub(super) fn data(&self, ptr: *mut u8, count: u64) -> Data<'_> {
         Data::new(ptr, count, &self.dt)
     }
@@ -132,6 +138,9 @@ impl Machine {
         let source = if in_place { rbuf } else { sbuf.cast_mut() };
         // SAFETY: the caller's promise.
         unsafe {
+            if let Some(groups) = self.wide_reduction(&r, count) {
+                return self.allreduce_wide(&r, &groups, source, rbuf, count);
+            }
             if n > 1 && bytes >= LARGE_BYTES.max(n * 2048) && count >= n {
                 return self.allreduce_parts(&r, source, rbuf, count);
             }
@@ -235,7 +244,9 @@ impl Machine {
         let n = u64::from(r.comm.size());
         // SAFETY: the caller's promise.
         unsafe {
-            if n > 1 && bytes >= LARGE_BYTES.max(n * 2048) && count >= n {
+            if let Some(groups) = self.wide_reduction(&r, count) {
+                self.reduce_wide(&r, &groups, own, rbuf, count, root)
+            } else if n > 1 && bytes >= LARGE_BYTES.max(n * 2048) && count >= n {
                 self.reduce_parts(&r, own, rbuf, count, root)
             } else if is_brief(&r, count) {
                 self.reduce_at_once(&r, own, rbuf, count, root)

@@ -106,6 +106,9 @@ impl Machine {
         // SAFETY: the caller's promise; in place, the result is written only when the whole input
         // has been sent or reduced.
         unsafe {
+            if let Some(groups) = self.wide_reduction(r, total) {
+                return self.scatter_wide(r, &groups, source, rbuf, total, of);
+            }
             if n > FEW_RANKS && total * r.dt.size < LARGE_BYTES {
                 return self.scatter_from_tree(r, source, rbuf, total, of);
             }

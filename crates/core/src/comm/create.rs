@@ -278,6 +278,7 @@ impl Machine {
             let local = Rc::new(Comm { health, ..Comm::new(ctx + CONTEXTS, group, me) });
             Remote { group: remote, local }
         });
+        self.comms.group_up(&comm);
         let comm = Rc::new(comm);
         let handle = self.comms.insert(comm.clone())?;
         self.examine(&comm);
@@ -295,6 +296,12 @@ impl Machine {
     /// The greatest proposal in the (local) group.
     pub(crate) fn greatest_context_of(&mut self, comm: &Rc<Comm>) -> Res<u32> {
         let comm = comm.remote.as_ref().map_or(comm, |r| &r.local).clone();
+        if comm.groups.get().is_some() {
+            // All hear all of them: that crosses the wide area once, a tree does twice.
+            let vote = Vote { color: 0, key: 0, next_ctx: self.proposal()? };
+            let votes = self.exchange_votes(&comm, vote)?;
+            return Ok(votes.iter().map(|v| v.next_ctx).max().unwrap_or(vote.next_ctx));
+        }
         let ranks: Vec<u32> = (0..comm.size()).collect();
         self.greatest_context(&comm, &ranks, comm.rank as usize, comm.next_tag())
     }

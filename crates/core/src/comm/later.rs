@@ -31,6 +31,7 @@ impl Later {
     }
 
     pub(crate) fn settle(&self) {
+        self.comm.local().ctx.set(self.ctx.get());
         self.comm.ctx.set(self.ctx.get());
         if let Some(remote) = &self.comm.remote {
             remote.local.ctx.set(self.ctx.get() + CONTEXTS);

@@ -40,6 +40,9 @@ impl Machine {
             self.comms = CommTable::of_started(me, started.world.clone(), world_ctx, next);
             self.attrs.set_started(started.appnum as i32, known.universe.unwrap_or(ranks));
         }
+        let (clusters, rate) = known.clusters;
+        self.comms.divide(clusters, rate);
+        self.comms.canonical = known.canonical;
         let uses = |room: &Room| started.is_some() || number == 0 && !room.places().contains(&me);
         self.comms.dynamic = Dynamic::of_job(known.job, known.room.filter(uses));
         if started.is_none() && number == 0 {

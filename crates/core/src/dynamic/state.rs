@@ -6,9 +6,11 @@
 //! gives them away (`room`).
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use eyrie_channel::Endpoint;
 
+use crate::clusters::clusters_heard;
 use crate::consts::COMM_NULL;
 use crate::error::{Res, class};
 use crate::handle::Handle;
@@ -21,6 +23,10 @@ pub const ROOM_VARIABLE: &str = "EYRIE_ROOM";
 pub const UNIVERSE_VARIABLE: &str = "EYRIE_UNIVERSE";
 /// How many of the ranks that a job begins with, the last ones, take the place of lost ones.
 pub const SPARES_VARIABLE: &str = "EYRIE_SPARE_RANKS";
+/// The cluster of each rank when the job began (`clusters::clusters_told`): where it has several.
+pub const CLUSTERS_VARIABLE: &str = "EYRIE_RANK_CLUSTERS";
+/// `canonical`: reductions give the same bits whatever the clusters.
+pub const ORDERS_VARIABLE: &str = "EYRIE_REDUCE_ORDER";
 /// The number among a place's programs of the one that the keeper has ordered (`room`).
 pub const ORDER_VARIABLE: &str = "EYRIE_ORDER";
 /// The number of the program among several that a job begins with.
@@ -54,6 +60,8 @@ pub(crate) struct Known {
     pub(super) appnum: u32,
     pub(super) universe: Option<u32>,
     pub(super) spares: u32,
+    pub(super) clusters: (Rc<[u32]>, u64),
+    pub(super) canonical: bool,
     /// In a place: the program of this number is the one that was ordered.
     pub(super) order: Option<u32>,
 }
@@ -71,6 +79,9 @@ impl Known {
             appnum: number(APPNUM_VARIABLE).unwrap_or(0),
             universe: number(UNIVERSE_VARIABLE).filter(|_| room.is_some()),
             spares: number(SPARES_VARIABLE).unwrap_or(0),
+            clusters: std::env::var(CLUSTERS_VARIABLE)
+                .map_or_else(|_| Default::default(), |told| clusters_heard(&told, endpoint.size())),
+            canonical: std::env::var(ORDERS_VARIABLE).is_ok_and(|order| order == "canonical"),
             order: number(ORDER_VARIABLE),
         }
     }

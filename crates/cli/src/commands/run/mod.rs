@@ -25,6 +25,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     choose_own_pids(run.repeat.own_pids.as_deref());
     folders::choose_local(run.storage.local.local.as_deref())?;
     run.checking.choose();
+    run.repeat.choose_order();
     if let Some(before) = continued::saved(run)? {
         return restart::restart(&before);
     }

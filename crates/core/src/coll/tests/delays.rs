@@ -25,6 +25,8 @@ fn little_data_is_reduced_to_the_bits_of_more() {
     const FEW: usize = 5;
     const MANY: usize = 300;
     all_sizes(|m, me, n| {
+        // Over clusters more is combined in each of them first.
+        m.comms.canonical = true;
         let own = numbers(me, MANY);
         for way in 0..6 {
             let call = |m: &mut Machine, count: usize| {

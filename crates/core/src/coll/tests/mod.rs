@@ -5,6 +5,7 @@ mod faulty;
 mod moving;
 mod padding;
 mod reducing;
+mod wide;
 mod wrong;
 
 use crate::consts::{COMM_WORLD, IN_PLACE};
@@ -20,10 +21,22 @@ fn in_place() -> *const u8 {
     IN_PLACE as *const u8
 }
 
-/// Runs `f(machine, rank, ranks)` on jobs of all sizes.
+/// Jobs over clusters: that of each rank.
+const CLUSTERS: [&[u32]; 6] = [
+    &[0, 1],
+    &[0, 0, 0, 1],
+    &[0, 1, 0, 1, 0],
+    &[0, 0, 1, 1, 1, 1, 2],
+    &[0, 0, 0, 0, 0, 1, 1, 1, 1],
+    &[2, 1, 1, 0, 0, 0, 1, 2, 0, 1, 0, 1, 1],
+];
+
+/// Runs `f(machine, rank, ranks)` on jobs of all sizes, in one cluster and over several.
 fn all_sizes(f: impl Fn(&mut Machine, u32, u32) + Sync) {
-    for ranks in SIZES {
+    let one = SIZES.iter().map(|ranks| (*ranks, &[][..]));
+    for (ranks, clusters) in one.chain(CLUSTERS.map(|of| (of.len() as u32, of))) {
         testing::run(ranks, |m| {
+            m.comms.divide(clusters.into(), 0);
             let (me, n) = m.world();
             f(m, me, n);
             m.barrier(COMM_WORLD).unwrap();
