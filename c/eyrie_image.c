@@ -171,7 +171,11 @@ static int heard(const char *said)
         return fail("no checkpoint", "the file in which its end is told is empty");
     line[got] = 0;
     line[strcspn(line, "\n")] = 0;
-    return strcmp(line, "ok") == 0 ? EYRIE_IMAGE_TAKEN : fail("no checkpoint", line);
+    if (strcmp(line, "ok") == 0)
+        return EYRIE_IMAGE_TAKEN;
+    /* It says what it is about. */
+    snprintf(told, sizeof told, "%s", line);
+    return -1;
 }
 
 /* Waits for the end of it, or to be restarted. */
