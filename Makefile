@@ -69,11 +69,14 @@ libraries: rust
 	install -D -m 644 include/veloc/veloc.h build/include/veloc/veloc.h
 	install -m 755 $(RELEASE)/libeyrie_regions.so build/lib/libeyrie_regions.so.1
 	ln -sf libeyrie_regions.so.1 build/lib/libeyrie_regions.so
+	$(CC) $(CFLAGS) -fPIC -shared -Iinclude -Wl,-soname,libeyrie_image.so.1 c/eyrie_image.c \
+	    -o build/lib/libeyrie_image.so.1 -ldl
+	ln -sf libeyrie_image.so.1 build/lib/libeyrie_image.so
 	install -D -m 644 python/eyrie_regions.py build/lib/python/eyrie_regions.py
 	for name in mpic++ mpiCC; do ln -sf mpicxx build/bin/$$name; done
 	for name in mpiexec mpirun; do ln -sf eyrie build/bin/$$name; done
 	@mkdir -p build/lib/pkgconfig
-	for name in eyrie eyrie-fortran mpi; do sed 's/@VERSION@/$(VERSION)/' \
+	for name in eyrie eyrie-fortran eyrie-image mpi; do sed 's/@VERSION@/$(VERSION)/' \
 	    scripts/pkgconfig/$$name.pc.in > build/lib/pkgconfig/$$name.pc || exit 1; done
 	@mkdir -p build/lib/cmake/eyrie-regions
 	for name in config config-version; do sed 's/@VERSION@/$(VERSION)/' \

@@ -83,22 +83,38 @@ pub fn top<'a>(files: &'a [File], key: &str) -> Option<&'a Entry> {
 impl File {
     /// Reads a file. None: there is none.
     pub fn read(path: &Path) -> anyhow::Result<Option<File>> {
-        let named = |why: String| anyhow!("{}: {why}", path.display());
         if path == Path::new("/dev/null") {
             return Ok(Some(File::default()));
         }
+        File::text(path)?.map(|text| File::parse(path, &text)).transpose()
+    }
+
+    /// The text of a file that nobody else could have written. None: there is none.
+    pub fn text(path: &Path) -> anyhow::Result<Option<String>> {
+        let named = |why: String| anyhow!("{}: {why}", path.display());
         if !path.try_exists().map_err(|e| named(e.to_string()))? {
             return Ok(None);
         }
         check_private_home(path).map_err(untrusted)?;
         let bytes = read_plain(path, MAX_BYTES).map_err(|e| named(e.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| named("is no text (UTF-8)".into()))?;
-        File::parse(path, &text).map(Some)
+        String::from_utf8(bytes).map(Some).map_err(|_| named("is no text (UTF-8)".into()))
+    }
+
+    /// Adds a value.
+    pub fn put(&mut self, table: &str, key: &str, word: String, place: Position) {
+        let (table, key, value) = (vec![table.into()], key.into(), Value::Word(word));
+        self.entries.push(Entry { table, key, value, place });
+    }
+
+    /// Switches something on.
+    pub fn put_flag(&mut self, table: &str, key: &str, place: Position) {
+        let (table, key, value) = (vec![table.into()], key.into(), Value::Flag(true));
+        self.entries.push(Entry { table, key, value, place });
     }
 
     /// The content of a file.
     pub fn parse(path: &Path, text: &str) -> anyhow::Result<File> {
-        let lines = Lines { file: Rc::from(path), text };
+        let lines = Lines::new(path, text);
         let document = Document::parse(text).map_err(|error| {
             let place = lines.at(error.span());
             anyhow!("{place}: {}", error.message())
@@ -131,20 +147,30 @@ fn untrusted(why: Untrusted) -> anyhow::Error {
     }
 }
 
-struct Lines<'a> {
+/// A text, and the file that it is of.
+pub(crate) struct Lines<'a> {
     file: Rc<Path>,
     text: &'a str,
 }
 
-impl Lines<'_> {
-    fn at(&self, span: Option<Range<usize>>) -> Position {
+impl<'a> Lines<'a> {
+    pub(crate) fn new(path: &Path, text: &'a str) -> Lines<'a> {
+        Lines { file: Rc::from(path), text }
+    }
+
+    pub(crate) fn at(&self, span: Option<Range<usize>>) -> Position {
         let start = span.map_or(0, |span| span.start).min(self.text.len());
         let before = self.text.as_bytes().iter().take(start);
         let line = 1 + before.filter(|byte| **byte == b'\n').count();
         Position { file: Rc::clone(&self.file), line }
     }
 
-    fn table(&self, path: &[String], table: &dyn TableLike, to: &mut File) -> anyhow::Result<()> {
+    pub(crate) fn table(
+        &self,
+        path: &[String],
+        table: &dyn TableLike,
+        to: &mut File,
+    ) -> anyhow::Result<()> {
         for (key, item) in table.iter() {
             let span = table.get_key_value(key).and_then(|(key, _)| key.span());
             let place = self.at(span.or_else(|| item.span()));
@@ -164,7 +190,7 @@ impl Lines<'_> {
     }
 }
 
-fn value_of(value: &Toml) -> Result<Value, String> {
+pub(crate) fn value_of(value: &Toml) -> Result<Value, String> {
     match value {
         Toml::Boolean(flag) => Ok(Value::Flag(*flag.value())),
         Toml::Array(all) => all.iter().map(word_of).collect::<Result<_, _>>().map(Value::List),

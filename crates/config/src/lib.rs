@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod file;
+pub mod grid;
 pub mod help;
 pub mod keys;
 pub mod places;

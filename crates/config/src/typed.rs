@@ -97,6 +97,18 @@ impl Typed {
         set.map(str::to_string).chain(self.off.iter().cloned()).collect()
     }
 
+    /// The value of an option of the command that was typed, whatever else is wrong there.
+    pub fn value(&self, all: &Command, id: &str) -> Option<OsString> {
+        let lenient = all.clone().ignore_errors(true);
+        let matches = lenient.try_get_matches_from(&self.words).ok()?;
+        let mut inner: &ArgMatches = &matches;
+        for name in &self.path {
+            inner = inner.subcommand_matches(name)?;
+        }
+        let mut raw = inner.try_get_raw(id).ok()??;
+        raw.next().map(OsStr::to_os_string)
+    }
+
     /// What files give to this command, but for what was typed.
     pub fn given(&self, all: &Command, entries: &[Entry], set: &[String]) -> Vec<Given> {
         let Some(command) = keys::command(all, &self.path) else { return Vec::new() };

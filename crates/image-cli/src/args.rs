@@ -191,6 +191,9 @@ pub struct Checkpoint {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Where to say how it ended, for the program itself (libeyrie_image)
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub said: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -213,7 +216,8 @@ pub struct Restart {
     /// program seems to use it
     #[arg(long, value_name = "NAME")]
     pub ignore_feature: Vec<String>,
-    /// On another node: sockets that had the IP address OLD get NEW (as often as needed)
+    /// On another node: sockets that had the IP address OLD get NEW (as often as needed). The file
+    /// that EYRIE_IMAGE_RULES names may have more of such rules, one a line
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_mapping)]
     pub map_address: Vec<(IpAddr, IpAddr)>,
     /// What becomes of what the program appended to a file after the image was taken, and appends
@@ -239,7 +243,7 @@ pub enum AppendedMode {
 }
 
 /// `OLD=NEW`: two IP addresses of one kind.
-fn parse_mapping(text: &str) -> Result<(IpAddr, IpAddr), String> {
+pub fn parse_mapping(text: &str) -> Result<(IpAddr, IpAddr), String> {
     let wrong = || format!("'{text}' is no rule: write for example 10.0.0.7=10.0.0.9");
     let (old, new) = text.split_once('=').ok_or_else(wrong)?;
     let (old, new): (IpAddr, IpAddr) =

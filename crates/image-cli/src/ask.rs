@@ -13,11 +13,32 @@ use eyrie_image::{DEFAULT_FILES_LIMIT_BYTES, FreezeError, OwnPids, Tracker, Trac
 use eyrie_terminal::{Failure, Progress, print};
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
+    let taken = taken(args);
+    if let Some(said) = &args.said {
+        say_end(said, taken.as_ref().err())?;
+    }
+    Ok(taken?)
+}
+
+/// Has the program itself hear how it ended: the file is there with all of its text, or not at all.
+fn say_end(said: &Path, failure: Option<&anyhow::Error>) -> anyhow::Result<()> {
+    let text = failure.map_or_else(|| String::from("ok"), |failure| format!("{failure:#}"));
+    let mut beside = said.as_os_str().to_os_string();
+    beside.push(".new");
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(text.as_bytes())?;
+    Ok(fs::rename(&beside, said)?)
+}
+
+fn taken(args: &Checkpoint) -> anyhow::Result<i32> {
     // The supervisor may have another working folder.
     let output = args.output.as_ref().map(std::path::absolute).transpose()?;
     let running = find::running(&home::home()?, &args.target)?;

@@ -1,6 +1,6 @@
 //! `eyrie-image restart`: an image becomes our child, with our standard streams.
 
-use crate::args::{AppendedMode, FilesMode, Keeping, Restart};
+use crate::args::{AppendedMode, FilesMode, Keeping, Restart, parse_mapping};
 use crate::supervise::{self, Started};
 use crate::{find, home, orphans, program, say, signals, take};
 use anyhow::{Context, anyhow};
@@ -12,6 +12,7 @@ use eyrie_terminal::{Failure, Progress, end_progress, told, units};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ const SHOWN_BYTES: u64 = 64 << 20;
 
 pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let restorer = restorer()?;
+    let rules = rules()?;
     let home = home::home()?;
     let (images, entry) = find::images(&home, &args.image)?;
     let Found { path: image, summary, files, numbers, family } = newest_whole(&images)?;
@@ -53,7 +55,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         made: seen_made,
         // From then on the terminal is the program's.
         ready: Some(end_progress),
-        ..options(args)
+        ..options(args, rules)
     };
     let made = eyrie_image::restore_lazily(RestoreSpec {
         image: &image,
@@ -91,12 +93,32 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     supervise::supervise(started, &keeping)
 }
 
-/// What the command line says of it.
-fn options(args: &Restart) -> RestoreOptions {
+/// Names a file of rules that change addresses of sockets.
+const RULES: &str = "EYRIE_IMAGE_RULES";
+
+/// The rules of that file, one a line; `#` begins a comment.
+fn rules() -> anyhow::Result<Vec<(IpAddr, IpAddr)>> {
+    let Some(path) = std::env::var_os(RULES).filter(|path| !path.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let shown = || format!("{RULES}={}", Path::new(&path).display());
+    let text = std::fs::read_to_string(&path).with_context(shown)?;
+    read_rules(&text).with_context(shown)
+}
+
+fn read_rules(text: &str) -> anyhow::Result<Vec<(IpAddr, IpAddr)>> {
+    let lines = (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or("").trim()));
+    let rules = lines.filter(|(_, line)| !line.is_empty());
+    let rule = |(number, line)| parse_mapping(line).map_err(|why| anyhow!("line {number}: {why}"));
+    rules.map(rule).collect()
+}
+
+/// What the command line says of it; what is typed goes before `rules` of a file.
+fn options(args: &Restart, rules: Vec<(IpAddr, IpAddr)>) -> RestoreOptions {
     RestoreOptions {
         ignore_features: args.ignore_feature.clone(),
         lazy: args.lazy.map(Duration::from_millis),
-        addresses: args.map_address.clone(),
+        addresses: args.map_address.iter().copied().chain(rules).collect(),
         appended: match args.appended {
             AppendedMode::Auto => Appended::Auto,
             AppendedMode::Cut => Appended::Cut,

@@ -57,6 +57,7 @@ OF = {
     "eyrie replay": "replay",
     "eyrie info": "info",
     "eyrie doctor": "doctor",
+    "eyrie check": "check",
     "eyrie config": "config",
     "eyrie report": "report",
     "eyrie image inspect": "image-inspect",

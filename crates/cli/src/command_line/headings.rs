@@ -47,6 +47,7 @@ pub const HEADINGS: [(&str, &[&str]); 6] = [
     (
         "Hosts and processors",
         &[
+            "config",
             "map",
             "rankfile",
             "bind",

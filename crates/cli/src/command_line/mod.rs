@@ -18,6 +18,7 @@ mod short_help;
 use self::groups::Group;
 use crate::batch::flux;
 use crate::commands::abort::Abort;
+use crate::commands::check::args::Check;
 use crate::commands::checkpoint::Checkpoint;
 use crate::commands::config::Config;
 use crate::commands::daemons::Node;
@@ -38,13 +39,14 @@ use crate::commands::standby::Standby;
 use crate::commands::status::Status;
 use crate::commands::verify::Verify;
 use crate::commands::{
-    abort, checkpoint, clusters, daemons, drain, events, explain, grow, history, image, info,
-    inject, join, migrate, notice, prune, ps, replay, report, restart, resume, rm, room, run,
+    abort, check, checkpoint, clusters, daemons, drain, events, explain, grow, history, image,
+    info, inject, join, migrate, notice, prune, ps, replay, report, restart, resume, rm, room, run,
     share, standby, status, suspend, top, topo, vault, verify,
 };
 use crate::config::defaults::FileDefaults;
 use crate::config::read;
 use crate::front::parts;
+use crate::launch::grid;
 use crate::messages::NAME;
 use crate::options::run::Run;
 use clap::error::{ContextKind, ContextValue};
@@ -142,6 +144,8 @@ pub enum Command {
     Info(Info),
     /// Say what will not work here, or costs something, and what to type against it
     Doctor(Doctor),
+    /// Say whether a grid job can start: its file, every host, every link between clusters
+    Check(Check),
     /// Show what configuration files say, and what holds
     Config(Config),
     /// Print a completion script for a shell
@@ -178,6 +182,14 @@ pub enum Command {
         host: String,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
+    },
+    /// The way to a host of a grid job whose clusters are reached in different ways
+    #[command(name = "__reach", hide = true)]
+    Reach {
+        table: String,
+        host: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
     },
     /// The way to a node in an instance of Flux (started by its controller)
     #[command(name = "__flux", hide = true)]
@@ -232,6 +244,7 @@ impl Command {
             Command::Replay(replay) => replay::replay(&replay),
             Command::Info(info) => info::info(&info),
             Command::Doctor(args) => doctor::doctor(&args, &command()),
+            Command::Check(args) => check::check(&args, &command()),
             Command::Config(args) => crate::commands::config::config(&args, &command()),
             Command::Image(image) => image::image(&image),
             Command::Vault(args) => vault::vault(&args),
@@ -246,6 +259,7 @@ impl Command {
             Command::Gateway => daemons::gateway(),
             Command::Pmix => join::speak(),
             Command::Call { folder, host, .. } => join::call(&folder, &host),
+            Command::Reach { table, host, words } => grid::reach(&table, &host, &words),
             Command::Flux { host, words } => flux::reach(&host, &words),
         }
     }
@@ -261,7 +275,7 @@ const GROUPS: [Group; 6] = [
     ),
     ("Saved, ended and lost", &["restart", "abort", "rm", "prune", "standby", "notice"]),
     ("Looking into", &["replay", "inject", "image", "vault", "topo"]),
-    ("This machine", &["info", "doctor", "config", "completions", "manual", "help"]),
+    ("This machine", &["info", "doctor", "check", "config", "completions", "manual", "help"]),
 ];
 
 /// The command line: commands in groups, the options of `eyrie run` under headings.

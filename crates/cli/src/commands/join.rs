@@ -90,6 +90,7 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("-n", run.size.is_some()),
         ("--nodes", run.placement.nodes.is_some()),
         ("--hosts", run.placement.hosts.is_some()),
+        ("--config", run.placement.config.is_some()),
         ("--ha", run.ha.ha.is_some()),
         ("--rsh", run.host_options.rsh.is_some()),
         ("--prefix", run.host_options.prefix.is_some()),

@@ -1,6 +1,7 @@
 //! The commands, each in a file or folder that is called as the user types it, with its options.
 
 pub mod abort;
+pub mod check;
 pub mod checkpoint;
 pub mod clusters;
 pub mod config;

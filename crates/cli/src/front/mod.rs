@@ -35,6 +35,13 @@ pub fn typed(all: Vec<OsString>, command: &clap::Command) -> (&'static str, Type
         _ if ["join", "verify"].contains(&sub) => ("eyrie", Mode::Own, sub, &all[2..]),
         _ => return ("eyrie", others(all)),
     };
+    // GridMPI's gridmpirun -restart.
+    if mode == Mode::Mpiexec && words.first().is_some_and(|word| word == "-restart") {
+        let rest = words[1..].iter().cloned();
+        let newest = (words.len() == 1).then(|| OsString::from("last"));
+        let all = ["eyrie", "restart"].map(OsString::from).into_iter();
+        return (name, Typed::Words(all.chain(rest).chain(newest).collect()));
+    }
     let known = walk::Known::of(command, sub);
     match walk::walk(words, &known, mode) {
         Ok(Asked::Help) => {

@@ -150,7 +150,7 @@ fn close_up(line: &str) -> String {
 }
 
 /// `host`, `host:slots`, `[address]:slots`; an address of IPv6 with no slots needs no brackets.
-fn parse_entry(word: &str) -> anyhow::Result<Entry> {
+pub fn parse_entry(word: &str) -> anyhow::Result<Entry> {
     let (name, slots) = match word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest.strip_prefix(':')),
         None if word.matches(':').count() == 1 => {
@@ -171,7 +171,7 @@ fn parse_entry(word: &str) -> anyhow::Result<Entry> {
 }
 
 /// An address or a name, and a port or not; an address of IPv6 with a port is in brackets.
-fn parse_gateway(text: &str) -> anyhow::Result<(String, Option<u16>)> {
+pub fn parse_gateway(text: &str) -> anyhow::Result<(String, Option<u16>)> {
     let (at, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((at, "")) => (at, None),
         Some((at, rest)) => (at, Some(rest.strip_prefix(':').unwrap_or(""))),

@@ -1,6 +1,7 @@
 //! Hosts that are asked something through the remote shell, as nodes are started: each by a hidden
 //! command of Eyrie there, which reads orders and says what it finds, a line of JSON each.
 
+use crate::launch::grid::GridHosts;
 use crate::launch::hosts::{self, HostRequest};
 use crate::options::hosts::HostOptions;
 use anyhow::{Context, anyhow};
@@ -45,6 +46,7 @@ pub fn plan(reach: &Reach, list: &str) -> anyhow::Result<Hosts> {
     };
     let wish = HostRequest {
         hosts: Some(list),
+        grid: None,
         here: false,
         host_options: &options,
         ranks: 1,
@@ -54,6 +56,25 @@ pub fn plan(reach: &Reach, list: &str) -> anyhow::Result<Hosts> {
         file: None,
     };
     hosts::plan(&wish)?.map(|plan| plan.hosts).ok_or_else(|| anyhow!("--hosts names no host"))
+}
+
+/// The hosts of a grid job, and what leads there.
+pub fn plan_grid(grid: &GridHosts, address: Option<&str>) -> anyhow::Result<Hosts> {
+    let address = address.map(String::from);
+    let options =
+        HostOptions { rsh: None, prefix: None, address, join_limit: None, oversubscribe: true };
+    let wish = HostRequest {
+        hosts: None,
+        grid: Some(grid),
+        here: false,
+        host_options: &options,
+        ranks: 1,
+        ppn: None,
+        spares: 0,
+        map: Map::Block,
+        file: None,
+    };
+    hosts::plan(&wish)?.map(|plan| plan.hosts).ok_or_else(|| anyhow!("the file names no host"))
 }
 
 /// Where hosts call this machine.

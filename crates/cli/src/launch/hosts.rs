@@ -5,6 +5,7 @@ use crate::batch::allocation::{self, Allocation};
 use crate::batch::system::System;
 use crate::hosts::address::{addresses, outer};
 use crate::hosts::entry::{Entry, all_or_none, joining, merge, read};
+use crate::launch::grid::GridHosts;
 use crate::launch::rankfile::RankFile;
 use crate::options::hosts::HostOptions;
 use crate::show::text::count;
@@ -67,6 +68,8 @@ impl PerNode {
 /// What `--hosts` and its companions ask for.
 pub struct HostRequest<'a> {
     pub hosts: Option<&'a str>,
+    /// Those of a grid file instead.
+    pub grid: Option<&'a GridHosts>,
     /// Nodes of this machine are asked for instead.
     pub here: bool,
     pub host_options: &'a HostOptions,
@@ -85,7 +88,10 @@ pub fn plan(wish: &HostRequest<'_>) -> anyhow::Result<Option<Plan>> {
     let (nodes, homes) = lay_out(wish, &entries)?;
     let options = wish.host_options;
     let all_here = entries.iter().all(|entry| is_here(&entry.name));
-    let (rsh, shell) = starter(options, given, all_here)?;
+    let (rsh, shell) = match wish.grid {
+        Some(grid) => (grid.rsh.iter().map(|word| word.clone().into_bytes()).collect(), true),
+        None => starter(options, given, all_here)?,
+    };
     let clusters = all_or_none(&entries, "cluster", |e| e.cluster.as_ref())?;
     let domains = all_or_none(&entries, "domain", |e| e.domain.as_ref())?;
     let gateways = entries.iter().map(outer).collect::<anyhow::Result<Vec<_>>>()?;
@@ -94,9 +100,10 @@ pub fn plan(wish: &HostRequest<'_>) -> anyhow::Result<Option<Plan>> {
     let list = entries.into_iter().zip(addresses).zip(gateways);
     let list = list.map(|((e, controller), gateway)| Host { name: e.name, controller, gateway });
     let list = list.collect();
-    let binary = match &options.prefix {
-        Some(prefix) => std::path::absolute(prefix)?.join("bin/eyrie"),
-        None => std::env::current_exe().context("cannot find the eyrie binary itself")?,
+    let binary = match (wish.grid, &options.prefix) {
+        (Some(grid), _) => grid.binary.clone(),
+        (None, Some(prefix)) => std::path::absolute(prefix)?.join("bin/eyrie"),
+        (None, None) => std::env::current_exe().context("cannot find the eyrie binary itself")?,
     };
     let binary = binary.into_os_string().into_vec();
     let join_ms = options.join_limit.unwrap_or(JOIN_MS);
@@ -159,6 +166,9 @@ type Found = (Vec<Entry>, Option<(System, Vec<String>)>);
 
 fn entries(wish: &HostRequest<'_>) -> anyhow::Result<Option<Found>> {
     let named = wish.file.map(RankFile::hosts).filter(|hosts| !hosts.is_empty());
+    if let Some(grid) = wish.grid {
+        return Ok(Some((merge(grid.entries.clone())?, None)));
+    }
     match wish.hosts {
         Some(text) => Ok(Some((merge(read(text)?)?, None))),
         None if wish.here => Ok(None),

@@ -6,6 +6,7 @@ mod background;
 pub mod checks;
 pub mod console;
 pub mod controller;
+pub mod grid;
 pub mod groups;
 pub mod ha;
 pub mod hosts;

@@ -141,7 +141,7 @@ impl ClusterOptions {
 }
 
 /// A port, or the first and the last of several.
-fn parse_ports(text: &str) -> Result<Ports, String> {
+pub fn parse_ports(text: &str) -> Result<Ports, String> {
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (port(first), port(last)) {

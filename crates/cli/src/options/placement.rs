@@ -22,6 +22,12 @@ pub struct PlacementOptions {
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,
+    /// A whole grid job in one file: its clusters with their hosts and what starts processes there,
+    /// the links between them, the environment, the program, and options of this command; what is
+    /// typed goes before it (docs/guides/grid.md; `eyrie check FILE` looks whether it can start)
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["hosts", "nodes", "netns", "clusters", "rsh", "prefix"])]
+    pub config: Option<PathBuf>,
     /// How ranks are laid out on the nodes [default: block]
     #[arg(long, value_enum)]
     pub map: Option<Map>,

@@ -1,7 +1,9 @@
 //! Calling other gateways: of two the one of the cluster with the lower number does, with as many
-//! connections as there are to be, again whenever one ends.
+//! connections as there are to be, again whenever one ends. Where it has no way to the other one,
+//! as through a firewall or a NAT, that one calls after a while: one direction is enough.
 //!
-//! Kept true: whoever is not listed any more is not called, and nobody waits for its answer.
+//! Kept true: who is called does not call; whoever is not listed any more is not called, and nobody
+//! waits for its answer.
 
 use super::greet::GREETING;
 use super::relay::Note;
@@ -12,12 +14,17 @@ use eyrie_gateway::Side;
 use eyrie_tls::{Call, Stream};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// First and longest wait before another attempt.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(640)];
+
+/// The gateway of a cluster with a lower number has this part of the time in which it has to reach
+/// another one; then it is called.
+const PATIENCE_PART: u32 = 4;
 
 /// Where another cluster's gateway is, as the controller said last.
 #[derive(Default)]
@@ -36,7 +43,7 @@ impl Callers {
         for (cluster, board) in &self.0 {
             board.tell(gates.iter().find(|g| g.cluster == *cluster).copied());
         }
-        let new = |g: &&Gate| g.cluster > own.cluster && !self.0.contains_key(&g.cluster);
+        let new = |g: &&Gate| g.cluster != own.cluster && !self.0.contains_key(&g.cluster);
         let new: Vec<Gate> = gates.iter().filter(new).copied().collect();
         for gate in new {
             let board = Arc::new(Board::default());
@@ -83,6 +90,9 @@ impl Board {
 /// The thread's work: one connection.
 fn keep_up(board: &Board, own: &Own) {
     let (mut pause, mut known, mut told) = (Duration::ZERO, None, false);
+    // Since when it has not called itself.
+    let mut alone = Instant::now();
+    let patience = Duration::from_millis(own.intervals.limits.gateway_alone_ms) / PATIENCE_PART;
     loop {
         let before = known;
         known = board.read(pause, before);
@@ -91,7 +101,15 @@ fn keep_up(board: &Board, own: &Own) {
             continue;
         };
         if before != known {
-            (pause, told) = (BACKOFF[0], false);
+            (pause, told, alone) = (BACKOFF[0], false, Instant::now());
+        }
+        if own.called_by(gate.cluster).load(Ordering::Relaxed) > 0 {
+            (pause, alone) = (BACKOFF[1], Instant::now());
+            continue;
+        }
+        if gate.cluster < own.cluster && alone.elapsed() < patience {
+            pause = BACKOFF[1];
+            continue;
         }
         let peer = (gate.cluster, gate.number);
         let noted = own.calls.call(own.cluster, peer);

@@ -81,6 +81,8 @@ struct Own {
     /// What is said to other gateways is encrypted with this; to nodes nothing is that would be.
     secret: Secret,
     counts: Counts,
+    /// How many connections the gateway of each cluster has made to this one that stand.
+    called: Vec<AtomicU64>,
     notes: Notes,
     /// How often the relay was seen to get on, and the controller was heard.
     turns: AtomicU64,
@@ -95,6 +97,12 @@ impl Own {
     /// After so long the kernel ends a connection whose other end has gone silent.
     fn link_silence(&self) -> Duration {
         Duration::from_millis(self.intervals.limits.link_silence_ms)
+    }
+
+    /// Connections that a cluster's gateway has made to this one.
+    fn called_by(&self, cluster: u32) -> &AtomicU64 {
+        static NOBODY: AtomicU64 = AtomicU64::new(0);
+        self.called.get(cluster as usize).unwrap_or(&NOBODY)
     }
 
     fn silent(&self) -> std::sync::MutexGuard<'_, Silence> {
@@ -170,10 +178,7 @@ pub fn run() -> Result<(), GatewayError> {
 
 /// Starts the threads. Returns where nodes reach it, and other gateways.
 fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError> {
-    let home = source_address(begin.controller);
-    let inside = beside(&begin.beside).map_or(home.as_ref().copied(), Ok);
-    let inside = inside.map_err(|error| os("address")(io::Error::from(error.kind())))?;
-    let outside = begin.outside.or(home.ok()).unwrap_or(inside);
+    let (inside, outside) = addresses(Some(begin.controller), &begin.beside, begin.outside)?;
     let (nodes, inside) = listen_inside(inside, begin.inside)?;
     let (gates, outside) = listen(outside, begin.ports, PORT_WAIT)?;
     let secret = Secret::new(Key(begin.key), !begin.plain).map_err(os("TLS"))?;
@@ -189,6 +194,7 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
         intervals: begin.intervals,
         secret,
         counts: Counts::default(),
+        called: (0..begin.clusters).map(|_| AtomicU64::new(0)).collect(),
         notes,
         turns: AtomicU64::new(0),
         heard: AtomicU64::new(0),
@@ -209,6 +215,33 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
     };
     std::thread::Builder::new().name("eyrie-relay".into()).spawn(work).map_err(os("thread"))?;
     Ok((own, inside, outside))
+}
+
+/// Where nodes reach this machine, and where other gateways do.
+fn addresses(
+    controller: Option<SocketAddr>,
+    names: &[String],
+    outside: Option<IpAddr>,
+) -> Result<(IpAddr, IpAddr), GatewayError> {
+    let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);
+    let home = controller.map_or_else(|| Err(nowhere()), source_address);
+    let inside = beside(names).map_or(home.as_ref().copied(), Ok);
+    let inside = inside.map_err(|error| os("address")(io::Error::from(error.kind())))?;
+    Ok((inside, outside.or(home.ok()).unwrap_or(inside)))
+}
+
+/// Listens as a gateway would for others, by whom it is near and what is said of where it is
+/// reached.
+///
+/// # Errors
+/// There is no such address, or no such port is free.
+pub fn listen_outside(
+    controller: Option<SocketAddr>,
+    names: &[String],
+    (outside, ports): (Option<IpAddr>, Option<Ports>),
+) -> Result<(TcpListener, SocketAddr), GatewayError> {
+    let (_, outside) = addresses(controller, names, outside)?;
+    listen(outside, ports, PORT_WAIT)
 }
 
 /// The address of this machine on the way to one of these hosts, of the first ones.

@@ -209,6 +209,9 @@ impl Relay {
             tunnel.mux.block();
         }
         tracing::info!(cluster = tunnel.cluster, "a connection to another gateway stands");
+        if tunnel.called {
+            own.called_by(tunnel.cluster).fetch_add(1, Ordering::Relaxed);
+        }
         self.tunnels.insert(number, tunnel);
         count(&own.counts.connections);
         self.queue(number);
@@ -414,6 +417,9 @@ impl Relay {
     fn drop_tunnel(&mut self, number: u64, end: &End, own: &Own) {
         let Some(tunnel) = self.tunnels.remove(&number) else { return };
         own.counts.connections.fetch_sub(1, Ordering::Relaxed);
+        if tunnel.called {
+            own.called_by(tunnel.cluster).fetch_sub(1, Ordering::Relaxed);
+        }
         if matches!(end, End::Malformed(_)) || forged(end) {
             count(&own.counts.malformed);
         }

@@ -45,6 +45,8 @@ pub(super) struct Tunnel {
     done: usize,
     /// What was told to the counters.
     pub told: (u64, u64),
+    /// The other gateway made it.
+    pub called: bool,
     /// Who made the connection waits until this is dropped.
     _hold: Option<Sender<()>>,
 }
@@ -78,6 +80,7 @@ impl Tunnel {
             out: Vec::new(),
             done: 0,
             told: (0, 0),
+            called: side == Side::Called,
             _hold: hold,
         })
     }

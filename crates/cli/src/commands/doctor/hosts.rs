@@ -2,7 +2,7 @@
 
 use crate::commands::doctor::args::Doctor;
 use crate::commands::doctor::finding::Finding;
-use crate::commands::doctor::look::{now_ms, version};
+use crate::commands::doctor::look::{build, now_ms, version};
 use crate::commands::doctor::storage::Probe;
 use crate::launch::asked::{Asked, Reach, ask, listen, plan};
 use eyrie_control::message::Hosts;
@@ -79,7 +79,7 @@ fn stops(host: &str, about: &str, text: String, plan: &Hosts) -> Finding {
 }
 
 /// What a host has told, but for who reaches whom.
-fn judge(host: &str, report: &Value, plan: &Hosts) -> Vec<Finding> {
+pub fn judge(host: &str, report: &Value, plan: &Hosts) -> Vec<Finding> {
     let mut all = vec![Finding::fine(ABOUT_SHELL, "works without a question")];
     let theirs = report["version"].as_str().unwrap_or("unknown");
     let binary = String::from_utf8_lossy(&plan.binary);
@@ -91,6 +91,17 @@ fn judge(host: &str, report: &Value, plan: &Hosts) -> Vec<Finding> {
             format!("install the same release at {binary} there, for the same architecture"),
         ),
     });
+    let builds = (report["build"].as_str(), build());
+    if let (Some(theirs), Some(own)) = &builds
+        && theirs != own
+    {
+        all.push(Finding::costs(
+            "build",
+            format!("another build of Eyrie there ({theirs}, here {own})"),
+            "install the same package everywhere: ranks come back only where libraries are the \
+             same",
+        ));
+    }
     let apart = now_ms().abs_diff(report["now_ms"].as_u64().unwrap_or(0));
     all.push(match apart > APART_MS {
         false => Finding::fine("clock", "as here"),
@@ -130,7 +141,7 @@ fn judge(host: &str, report: &Value, plan: &Hosts) -> Vec<Finding> {
 }
 
 /// Has each host call all others.
-fn among(answered: &mut [(Asked, Option<String>)], end: Instant) -> Vec<Finding> {
+pub fn among(answered: &mut [(Asked, Option<String>)], end: Instant) -> Vec<Finding> {
     let places: Vec<(String, Option<String>)> =
         answered.iter().map(|(one, at)| (one.name.clone(), at.clone())).collect();
     for (one, _) in answered.iter_mut() {

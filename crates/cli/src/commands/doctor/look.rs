@@ -11,8 +11,9 @@ use eyrie_state::home;
 use eyrie_state::local;
 use eyrie_terminal::Failure;
 use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, BufRead, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,7 +44,15 @@ pub fn look() -> Result<i32, Failure> {
             unsafe { std::env::set_var(name, folder) };
         }
     }
-    let (listener, reached) = reach(order["controller"].as_str().unwrap_or_default());
+    let (listener, reached) = match order["controller"].as_str() {
+        Some(controller) => reach(controller),
+        // It has no way there; the others know where it is.
+        None => (TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).ok(), Ok(())),
+    };
+    let listener = listener.or_else(|| {
+        let here = || TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
+        order["controller"].is_null().then(here).flatten()
+    });
     let at = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = listener {
         std::thread::spawn(move || listener.incoming().for_each(drop));
@@ -59,6 +68,8 @@ pub fn look() -> Result<i32, Failure> {
         "sees_home": probe.as_deref() == order["word"].as_str(),
         "has_folder": Path::new(folder).is_dir(),
         "findings": findings,
+        "has_program": order["program"].as_str().map(|program| is_there(folder, program)),
+        "build": build(),
         "now_ms": now_ms(),
     }))?;
     if let Some(others) = next()? {
@@ -67,6 +78,22 @@ pub fn look() -> Result<i32, Failure> {
     // The others may be about to call.
     while next()?.is_some() {}
     Ok(0)
+}
+
+/// What tells two builds of one version apart.
+pub fn build() -> Option<String> {
+    let own = std::fs::read("/proc/self/exe").ok()?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&own);
+    Some(format!("{:016x}", hasher.finish()))
+}
+
+/// Whether a program can be executed, as it is named from that folder.
+fn is_there(folder: &str, program: &str) -> bool {
+    match program.contains('/') {
+        true => eyrie_process::program::find(Path::new(folder).join(program).as_os_str()).is_ok(),
+        false => eyrie_process::program::find(program.as_ref()).is_ok(),
+    }
 }
 
 /// Says a line of JSON.
@@ -91,8 +118,9 @@ fn unreached(others: &Value) -> Vec<Value> {
     let others = others.as_array().map(Vec::as_slice).unwrap_or_default();
     let call = |other: &Value| {
         let at = other["at"].as_str()?;
-        let called = at.parse().map_err(io::Error::other);
-        let called = called.and_then(|at: SocketAddr| TcpStream::connect_timeout(&at, REACH));
+        // A name that only its remote shell knows says nothing.
+        let at_all = at.to_socket_addrs().ok()?.next()?;
+        let called = TcpStream::connect_timeout(&at_all, REACH);
         let why = called.err()?.to_string();
         Some(json!({ "host": other["host"], "at": at, "why": why }))
     };

@@ -6,9 +6,9 @@
 //! `EYRIE_LOCAL`.
 
 pub mod args;
-mod finding;
+pub mod finding;
 mod here;
-mod hosts;
+pub mod hosts;
 pub mod look;
 mod machine;
 mod storage;

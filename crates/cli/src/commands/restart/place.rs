@@ -96,6 +96,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
     if args.placement.hosts.is_some() || allocated {
         let wish = HostRequest {
             hosts: args.placement.hosts.as_deref(),
+            grid: None,
             here: false,
             host_options: &args.host_options,
             ranks: spec.program.size,

@@ -11,7 +11,7 @@ use crate::launch::hosts::{self, HostRequest, PerNode};
 use crate::launch::program::{checked_program, program_elsewhere};
 use crate::launch::rankfile::RankFile;
 use crate::launch::spec::{describe, router_share};
-use crate::launch::{ha, network, risks, room, spare_ranks};
+use crate::launch::{grid, ha, network, risks, room, spare_ranks};
 use crate::messages;
 use crate::options::run::Run;
 use eyrie_control::Placement;
@@ -26,6 +26,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     folders::choose_local(run.storage.local.local.as_deref())?;
     run.checking.choose();
     run.repeat.choose_order();
+    grid::put_environment(run.placement.config.as_deref())?;
     if let Some(before) = continued::saved(run)? {
         return restart::restart(&before);
     }
@@ -47,8 +48,10 @@ fn begin(run: &Run) -> Result<i32, Failure> {
     let count = |share| Routing::count(ranks, share).max(clusters);
     let routers = router_share(run).map_or(0, count);
     let spares = spare_ranks::nodes(run) + routers;
+    let grid = grid::of(run.placement.config.as_deref())?;
     let wish = HostRequest {
         hosts: run.placement.hosts.as_deref(),
+        grid: grid.as_ref(),
         here: run.placement.nodes.is_some(),
         host_options: &run.host_options,
         ranks: run.ranks(),

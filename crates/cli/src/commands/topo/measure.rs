@@ -3,15 +3,17 @@
 //!
 //! On a connection: the token; then single bytes that come back, for the latency; then `BULK` and
 //! for how many milliseconds, and bytes without end. Who receives those says how many came in how
-//! many nanoseconds, once that time is over.
+//! many nanoseconds, once that time is over. After `PULL` and milliseconds it is the other way
+//! round: who was called sends.
 //!
 //! Kept true: who does not know the token is hung up on; every wait has an end.
 
 use crate::commands::doctor::look::{REACH, answer, reach};
+use eyrie_control::gateway::Ports;
 use eyrie_terminal::Failure;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +24,7 @@ const LATE: u32 = 3;
 const ROUNDS: usize = 200;
 const ECHO: u8 = b'e';
 const BULK: u8 = b'b';
+const PULL: u8 = b'p';
 const BLOCK_BYTES: usize = 256 * 1024;
 /// What comes in this part of the time does not count: connections find their rate.
 const START_PART: u32 = 4;
@@ -34,9 +37,7 @@ pub fn measure() -> Result<i32, Failure> {
     };
     let Some(order) = next()? else { return Ok(0) };
     let token: Arc<str> = Arc::from(order["token"].as_str().unwrap_or_default());
-    let (listener, reached) = reach(order["controller"].as_str().unwrap_or_default());
-    let at = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let why = reached.err().map(|error| format!("does not reach this machine: {error}"));
+    let (listener, at, why) = listen(&order);
     if let Some(listener) = listener {
         let token = Arc::clone(&token);
         std::thread::spawn(move || serve(&listener, &token));
@@ -45,12 +46,37 @@ pub fn measure() -> Result<i32, Failure> {
     while let Some(order) = next()? {
         answer(&match pair(&order, &token) {
             Ok((latency_s, bytes_per_s)) => {
-                json!({ "latency_s": latency_s, "bytes_per_s": bytes_per_s })
+                let back = order["back"].as_bool().map(|_| pull(&order, &token).ok());
+                json!({
+                    "latency_s": latency_s, "bytes_per_s": bytes_per_s, "back_bytes_per_s": back,
+                })
             }
             Err(error) => json!({ "failed": error.to_string() }),
         })?;
     }
     Ok(0)
+}
+
+/// Listens as a node does, or as a gateway, and says where.
+fn listen(order: &Value) -> (Option<TcpListener>, Option<SocketAddr>, Option<String>) {
+    let controller = order["controller"].as_str().unwrap_or_default();
+    if order["gate"].is_null() {
+        let (listener, reached) = reach(controller);
+        let at = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let why = reached.err().map(|error| format!("does not reach this machine: {error}"));
+        return (listener, at, why);
+    }
+    let gate = &order["gate"];
+    let names = gate["beside"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let names: Vec<String> = names.map(String::from).collect();
+    let outside: Option<IpAddr> = gate["outside"].as_str().and_then(|at| at.parse().ok());
+    let port = |at: usize| gate["ports"][at].as_u64().and_then(|port| u16::try_from(port).ok());
+    let ports = port(0).zip(port(1)).map(|(first, last)| Ports { first, last });
+    let towards = controller.parse().ok();
+    match eyrie_node::gateway::listen_outside(towards, &names, (outside, ports)) {
+        Ok((listener, at)) => (Some(listener), Some(at), None),
+        Err(error) => (None, None, Some(error.to_string())),
+    }
 }
 
 /// Answers all who call.
@@ -76,6 +102,7 @@ fn receive(mut stream: TcpStream, token: &str) -> io::Result<()> {
         match byte[0] {
             ECHO => stream.write_all(&byte)?,
             BULK => break,
+            PULL => return push(stream),
             _ => return Ok(()),
         }
     }
@@ -91,6 +118,30 @@ fn receive(mut stream: TcpStream, token: &str) -> io::Result<()> {
     let end = Instant::now() + REACH * LATE;
     while Instant::now() < end && stream.read(&mut block)? > 0 {}
     Ok(())
+}
+
+/// Sends until nobody takes it, or for far longer than was asked.
+fn push(mut stream: TcpStream) -> io::Result<()> {
+    let mut millis = [0; 4];
+    stream.read_exact(&mut millis)?;
+    let time = Duration::from_millis(u64::from(u32::from_le_bytes(millis)));
+    stream.set_write_timeout(Some(time + REACH * LATE))?;
+    let (block, end) = (vec![0; BLOCK_BYTES], Instant::now() + time + REACH * LATE);
+    while Instant::now() < end && stream.write_all(&block).is_ok() {}
+    hang_up(&stream);
+    Ok(())
+}
+
+/// Bytes a second that come from another.
+fn pull(order: &Value, token: &str) -> io::Result<f64> {
+    let (mut stream, millis) = called(order, token)?;
+    let time = Duration::from_millis(u64::from(millis));
+    stream.write_all(&[PULL])?;
+    stream.write_all(&millis.to_le_bytes())?;
+    stream.set_read_timeout(Some(time + REACH * LATE))?;
+    let counted = count(&mut stream, time);
+    hang_up(&stream);
+    counted.map(|(bytes, took)| bytes as f64 / took.as_secs_f64().max(1e-9))
 }
 
 /// How many bytes come, and in which time, without the first part of it.
@@ -123,15 +174,8 @@ fn count(stream: &mut impl Read, time: Duration) -> io::Result<(u64, Duration)> 
 
 /// Latency and bytes a second to another.
 fn pair(order: &Value, token: &str) -> io::Result<(f64, f64)> {
-    let at: SocketAddr =
-        order["to"].as_str().unwrap_or_default().parse().map_err(io::Error::other)?;
-    let millis = order["millis"].as_u64().and_then(|ms| u32::try_from(ms).ok());
-    let millis = millis.ok_or(io::ErrorKind::InvalidInput)?;
+    let (mut stream, millis) = called(order, token)?;
     let time = Duration::from_millis(u64::from(millis));
-    let mut stream = TcpStream::connect_timeout(&at, REACH)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(REACH))?;
-    stream.write_all(token.as_bytes())?;
     let latency_s = latency(&mut stream, time)?;
     stream.write_all(&[BULK])?;
     stream.write_all(&millis.to_le_bytes())?;
@@ -150,6 +194,19 @@ fn pair(order: &Value, token: &str) -> io::Result<(f64, f64)> {
     heard?;
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| answer[at + byte]));
     Ok((latency_s, word(0) as f64 / (word(8).max(1) as f64 / 1e9)))
+}
+
+/// A connection to another, and for how many milliseconds it is to be measured.
+fn called(order: &Value, token: &str) -> io::Result<(TcpStream, u32)> {
+    let at: SocketAddr =
+        order["to"].as_str().unwrap_or_default().parse().map_err(io::Error::other)?;
+    let millis = order["millis"].as_u64().and_then(|ms| u32::try_from(ms).ok());
+    let millis = millis.ok_or(io::ErrorKind::InvalidInput)?;
+    let mut stream = TcpStream::connect_timeout(&at, REACH)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(REACH))?;
+    stream.write_all(token.as_bytes())?;
+    Ok((stream, millis))
 }
 
 /// Half of the shortest way to and fro.
@@ -198,6 +255,7 @@ mod tests {
         let order = json!({ "to": at.to_string(), "millis": 20 });
         let (latency_s, bytes_per_s) = pair(&order, "secret").unwrap();
         assert!(latency_s > 0.0 && bytes_per_s > 0.0, "{latency_s} {bytes_per_s}");
+        assert!(pull(&order, "secret").unwrap() > 0.0 && pull(&order, "secre7").is_err());
         assert!(pair(&order, "secre7").is_err());
         assert!(pair(&json!({ "to": "nowhere", "millis": 20 }), "secret").is_err());
         assert!(pair(&json!({ "to": at.to_string() }), "secret").is_err());

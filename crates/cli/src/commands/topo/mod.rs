@@ -7,7 +7,7 @@ mod input;
 pub mod measure;
 mod place;
 mod predict;
-mod probe;
+pub mod probe;
 mod show;
 mod traffic;
 

@@ -146,7 +146,7 @@ impl Probed {
 }
 
 /// What a caller has to say, so that nobody else is served.
-fn token() -> std::io::Result<String> {
+pub fn token() -> std::io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
