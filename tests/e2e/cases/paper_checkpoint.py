@@ -52,10 +52,8 @@ def taken(folder, program, *how):
 
 
 def went_on(folder, *command, **more):
-    """(code, the last line that the program wrote, stderr) of a command that goes on with it: its output is the
-    file that it was."""
-    with open(os.path.join(folder, "out"), "w") as file:
-        file.write("taken\n")
+    """(code, what the program wrote from its image on, stderr) of a command that goes on with it: its output is
+    the file that it was, put back as it was before that."""
     done = subprocess.run(
         command,
         env=environment(folder, **more),
@@ -67,7 +65,7 @@ def went_on(folder, *command, **more):
     )
     assert not done.stdout, done
     with open(os.path.join(folder, "out")) as file:
-        return done.returncode, file.read().splitlines()[1:], done.stderr
+        return done.returncode, [line for line in file.read().splitlines() if line != "taken"], done.stderr
 
 
 def test_a_quit_signal_to_the_launcher_makes_a_checkpoint_and_restart_is_an_option_of_it():

@@ -10,7 +10,7 @@
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    int rank, size, number, file;
+    int rank, size, number, file = -1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (rank == 0)
