@@ -10,6 +10,7 @@ import tempfile
 import jsonschema
 
 import harness
+from grid import two, written
 from harness import BUILD, EYRIE, ROOT, Gated, example
 from hosts import Hosted, shell
 from nodes import expected
@@ -268,6 +269,12 @@ def test_of_several_nodes():
         assert steps[-1]["step"] == "left" and steps[-1]["job"], steps
         failed(["drain", "last", "--cancel", "1"], env, "has left", "")
         assert said("eyrie abort", ["last"], env)["was"] == "running"
+
+
+def test_of_a_grid_job():
+    with shell() as rsh, written(two(rsh, rsh)) as path:
+        found = said("eyrie check", [path, "--time", "0.1"], dict(os.environ), code=None)
+        assert len(found["clusters"]) == 2 and len(found["links"]) == 1, found
 
 
 def test_of_clusters_and_of_jobs_that_share():

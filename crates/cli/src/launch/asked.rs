@@ -8,13 +8,14 @@ use anyhow::{Context, anyhow};
 use eyrie_control::message::Hosts;
 use eyrie_launcher::remote_node::command as remote_command;
 use eyrie_protocol::placement::Map;
+use eyrie_state::wall_clock::unix_ms;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Longest wait for a remote shell that is not needed any more.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
@@ -22,6 +23,8 @@ const LAST_MOMENT: Duration = Duration::from_secs(2);
 /// A host that is asked.
 pub struct Asked {
     pub name: String,
+    /// When it was, in ms since 1970.
+    pub since_ms: u64,
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -94,6 +97,7 @@ pub fn listen(plan: &Hosts) -> anyhow::Result<Vec<SocketAddr>> {
 
 /// Starts the command of Eyrie that is called `word` on a host, and gives it its first order.
 pub fn ask(plan: &Hosts, number: usize, word: &str, order: &Value) -> anyhow::Result<Asked> {
+    let since_ms = unix_ms(SystemTime::now());
     let mut command = remote_command(plan, number)?;
     command.arg(word);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -115,7 +119,7 @@ pub fn ask(plan: &Hosts, number: usize, word: &str, order: &Value) -> anyhow::Re
         });
     }
     let name = plan.list[number].name.clone();
-    let mut asked = Asked { name, child, stdin, lines, said };
+    let mut asked = Asked { name, since_ms, child, stdin, lines, said };
     asked.order(order);
     Ok(asked)
 }

@@ -38,7 +38,7 @@ pub fn look(args: &Check, job: &Job) -> Result<Vec<Finding>, Failure> {
     for (number, mut one) in asked {
         match one.hear(end) {
             Ok(report) => {
-                let found = judge(&one.name, &report, &job.plan).into_iter();
+                let found = judge(&one.name, &report, &job.plan, one.since_ms).into_iter();
                 let of_grid =
                     |f: &Finding| f.level != Level::Costs || OF_GRID.contains(&f.about.as_str());
                 all.extend(found.filter(of_grid));

@@ -49,7 +49,7 @@ pub fn look(args: &Doctor, list: &str) -> Result<Vec<Finding>, Failure> {
     for mut one in asked {
         match one.hear(end) {
             Ok(report) => {
-                all.extend(judge(&one.name, &report, &plan));
+                all.extend(judge(&one.name, &report, &plan, one.since_ms));
                 answered.push((one, report["at"].as_str().map(str::to_string)));
             }
             Err(why) => all.push(stops(&one.name, ABOUT_SHELL, why, &plan)),
@@ -78,8 +78,8 @@ fn stops(host: &str, about: &str, text: String, plan: &Hosts) -> Finding {
     Finding::stops(about, text, remedy).on(host)
 }
 
-/// What a host has told, but for who reaches whom.
-pub fn judge(host: &str, report: &Value, plan: &Hosts) -> Vec<Finding> {
+/// What a host has told that was asked then, but for who reaches whom.
+pub fn judge(host: &str, report: &Value, plan: &Hosts, since_ms: u64) -> Vec<Finding> {
     let mut all = vec![Finding::fine(ABOUT_SHELL, "works without a question")];
     let theirs = report["version"].as_str().unwrap_or("unknown");
     let binary = String::from_utf8_lossy(&plan.binary);
@@ -102,7 +102,9 @@ pub fn judge(host: &str, report: &Value, plan: &Hosts) -> Vec<Finding> {
              same",
         ));
     }
-    let apart = now_ms().abs_diff(report["now_ms"].as_u64().unwrap_or(0));
+    // It looked at its clock at some time in between.
+    let theirs = report["now_ms"].as_u64().unwrap_or(0);
+    let apart = since_ms.saturating_sub(theirs).max(theirs.saturating_sub(now_ms()));
     all.push(match apart > APART_MS {
         false => Finding::fine("clock", "as here"),
         true => Finding::costs(
@@ -204,12 +206,12 @@ mod tests {
             "version": version(), "now_ms": now_ms(), "sees_home": true, "has_folder": true,
             "unreached": null, "findings": [],
         });
-        let all = judge("b", &good, &plan());
+        let all = judge("b", &good, &plan(), now_ms());
         assert!(all.iter().all(|f| f.level == Level::Fine && f.host.as_deref() == Some("b")));
         let with = |name: &str, value: Value| {
             let mut report = good.clone();
             report[name] = value;
-            let all = judge("b", &report, &plan());
+            let all = judge("b", &report, &plan(), now_ms());
             let mut bad = all.into_iter().filter(|f| f.level > Level::Fine);
             let found = bad.next().unwrap();
             assert!(found.remedy.is_some() && bad.next().is_none());
