@@ -8,14 +8,14 @@ use anyhow::{Context, anyhow};
 use eyrie_control::message::Hosts;
 use eyrie_launcher::remote_node::command as remote_command;
 use eyrie_protocol::placement::Map;
-use eyrie_state::wall_clock::unix_ms;
+use eyrie_state::wall_clock::now_unix_ms;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Longest wait for a remote shell that is not needed any more.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
@@ -97,7 +97,7 @@ pub fn listen(plan: &Hosts) -> anyhow::Result<Vec<SocketAddr>> {
 
 /// Starts the command of Eyrie that is called `word` on a host, and gives it its first order.
 pub fn ask(plan: &Hosts, number: usize, word: &str, order: &Value) -> anyhow::Result<Asked> {
-    let since_ms = unix_ms(SystemTime::now());
+    let since_ms = now_unix_ms();
     let mut command = remote_command(plan, number)?;
     command.arg(word);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
