@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOST_LINES, LONG_LINES, MOST_COLUMNS = 800, 400, 100
 
 # What the stage `sim` of `make test` runs.
-SIM_TESTS = "tests/sim/tests/seeds.rs"
+SIM_TESTS = "tests/sim/tests/all/seeds.rs"
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

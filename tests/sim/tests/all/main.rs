@@ -1,0 +1,3 @@
+//! Simulations: `cargo test --test all` (`seeds`).
+
+mod seeds;
