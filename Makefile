@@ -45,12 +45,9 @@ setup:
 build: setup
 	@$(MAKE) --no-print-directory examples
 
-# The simulator is for tests. With those, all is built at once.
-PARTS = $(if $(filter ci,$(BUILD_PROFILE)),--lib --bins --tests --exclude eyrie-restorer,--exclude eyrie-sim)
+# The simulator is for tests, which build their own.
 rust:
-	$(CARGO) build --profile $(BUILD_PROFILE) --locked --workspace $(PARTS)
-	$(if $(filter ci,$(BUILD_PROFILE)),CARGO_PROFILE_CI_PANIC=abort \
-	    $(CARGO) build --profile ci --locked -p eyrie-restorer)
+	$(CARGO) build --profile $(BUILD_PROFILE) --locked --workspace --exclude eyrie-sim
 
 # What a job of a C program needs of the prefix.
 define stage_for_c
