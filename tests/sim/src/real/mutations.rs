@@ -62,7 +62,7 @@ pub const MUTATIONS: [(Mutation, &str); 76] = [
     (Mutation::DeadRouterAwaited, "--routed"),
     (Mutation::OutcomesInRing, "--outside"),
     (Mutation::AnyAnswer, "--halts"),
-    (Mutation::NewcomerRuns, "--halts"),
+    (Mutation::NewcomerRuns, "--halts --drain"),
     (Mutation::StartsRunning, "--halts"),
     (Mutation::LeaseForever, "--halts"),
     (Mutation::ClientsRemembered, "--halts"),

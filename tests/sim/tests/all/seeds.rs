@@ -15,7 +15,7 @@ const JOB_SEEDS: u64 = 100;
 const STEP_SEEDS: u64 = 2;
 const STEPS: usize = 100;
 /// Each mutation is found among so many.
-const MUTATED_SEEDS: u64 = 10_000;
+const MUTATED_SEEDS: u64 = 6000;
 
 /// All seeds of a kind, of which none may find a fault, added up.
 fn total_of<R: Default + Display>(
