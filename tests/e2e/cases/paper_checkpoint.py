@@ -54,6 +54,7 @@ def taken(folder, program, *how):
 def went_on(folder, *command, **more):
     """(code, what the program wrote from its image on, stderr) of a command that goes on with it: its output is
     the file that it was, put back as it was before that."""
+    open(os.path.join(folder, "out"), "w").close()
     done = subprocess.run(
         command,
         env=environment(folder, **more),
