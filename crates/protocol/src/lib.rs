@@ -25,6 +25,7 @@ pub mod placement;
 pub mod recovery;
 pub mod replicas;
 pub mod retention;
+pub mod revocation;
 pub mod router_pause;
 pub mod routing;
 pub mod scheduler;

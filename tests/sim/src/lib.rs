@@ -26,6 +26,7 @@ mod program;
 mod random;
 pub mod real;
 pub mod returns;
+pub mod revocation;
 mod routers;
 mod segment;
 mod sites;

@@ -3,21 +3,23 @@
 //! without any it is one in mode `logged`. `--every-step` goes through a small job (`--small`) once
 //! for every fault at every step of it, `--fault STEP:WHAT` once with that one.
 
-use eyrie_sim::{consensus, election, heartbeat, lease, links, real, returns, watchdog};
+use eyrie_sim::{
+    consensus, election, heartbeat, lease, links, real, returns, revocation, watchdog,
+};
 use real::steps;
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "usage: eyrie-sim [links | heartbeat | election | lease | watchdog |\n  \
-                     returns | consensus |\n  \
+                     returns | consensus | revocation |\n  \
                      [coordinated | --units | --cluster-units | --routed | --outside]\n  \
                      [--vault] [--drain] [--halts] [--unfit] [--topology] [--fallback]\n  \
                      [--only-no-faults | --only-ranks | --only-nodes]\n  \
                      [--small] [--every-step | --fault STEP:WHAT]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own, and words of jobs, with the options by which they were called before.
-const KINDS: [(&str, &str); 9] = [
+const KINDS: [(&str, &str); 10] = [
     ("controller", "controller"),
     ("coordinated", "--together"),
     ("links", "--links"),
@@ -27,6 +29,7 @@ const KINDS: [(&str, &str); 9] = [
     ("watchdog", "--watch"),
     ("returns", "--returns"),
     ("consensus", "consensus"),
+    ("revocation", "revocation"),
 ];
 
 /// What is asked for.
@@ -181,6 +184,10 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     if ask.is("consensus") {
         let mistake = ask.mistake(&consensus::MISTAKES)?;
         return Ok(ask.seeds(|s| consensus::run(s, mistake, trace), consensus::Report::add));
+    }
+    if ask.is("revocation") {
+        let mistake = ask.mistake(&revocation::MISTAKES)?;
+        return Ok(ask.seeds(|s| revocation::run(s, mistake, trace), revocation::Report::add));
     }
     simulate_jobs(ask)
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::{Debug, Display};
 
-use eyrie_sim::{Mutation, consensus, election, heartbeat, lease, links, real, returns, watchdog};
+use eyrie_sim::{
+    Mutation, consensus, election, heartbeat, lease, links, real, returns, revocation, watchdog,
+};
 use real::{Report, steps};
 
 /// Seeds of `make test`.
@@ -175,6 +177,22 @@ fn no_seed_of_agreements_finds_a_fault() {
 fn every_mistake_with_agreements_is_found() {
     all_are_found(consensus::MISTAKES, |mistake, seed| {
         consensus::run(seed, Some(mistake), false).is_err()
+    });
+}
+
+/// Members that revoke, any number of which die meanwhile.
+#[test]
+fn no_seed_of_revocations_finds_a_fault() {
+    let run = |seed| revocation::run(seed, None, false);
+    let total = total_of("revocation", run, revocation::Report::add);
+    assert!(total.deaths > SEEDS && total.cut_short > SEEDS / 10, "{total}");
+    assert!(total.passed_on > SEEDS / 10, "{total}");
+}
+
+#[test]
+fn every_mistake_with_revocations_is_found() {
+    all_are_found(revocation::MISTAKES, |mistake, seed| {
+        revocation::run(seed, Some(mistake), false).is_err()
     });
 }
 

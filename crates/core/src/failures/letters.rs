@@ -2,13 +2,10 @@
 //! revoked, what an agreement needs, that a rank finalizes.
 //!
 //! Kept true: a letter has a context of its own, so no receive of the program gets it; it is read
-//! where a call would wait. A revocation is passed on by everybody who hears of it for the first
-//! time, to all members, so it reaches all that live whoever dies meanwhile.
-
-use std::rc::Rc;
+//! where a call would wait.
 
 use super::agree;
-use crate::comm::{CONTROL_CTX, Comm};
+use crate::comm::CONTROL_CTX;
 use crate::consts::{ANY_TAG, COMM_SELF, COMM_WORLD};
 use crate::datatype::predefined::BYTE;
 use crate::dynamic::state::Room;
@@ -19,7 +16,7 @@ use crate::request::{Data, Op, RecvOp};
 const WORD: usize = size_of::<u64>();
 
 /// What the first word of a letter says.
-const REVOKED: u64 = 1;
+pub(super) const REVOKED: u64 = 1;
 pub(super) const AGREEMENT: u64 = 2;
 const FINISHING: u64 = 3;
 
@@ -78,7 +75,7 @@ impl Machine {
     /// False: it is of a communicator that is not known here yet, and is kept.
     fn heed_letter(&mut self, source: u32, words: Vec<u64>) -> bool {
         match words.split_first() {
-            Some((&REVOKED, [ctx])) => self.hear_revoked(*ctx as u32),
+            Some((&REVOKED, [ctx])) => self.hear_revoked(source, *ctx as u32),
             Some((&AGREEMENT, rest)) => {
                 let Some(letter) = agree::Letter::parse(rest) else { return true };
                 if !self.hear_agreement(source, letter) {
@@ -93,34 +90,6 @@ impl Machine {
             _ => debug_assert!(false, "a letter of rank {source} that nobody writes"),
         }
         true
-    }
-
-    fn hear_revoked(&mut self, ctx: u32) {
-        if self.failures.revoked.contains(&ctx) {
-            return;
-        }
-        let known = self.comms.all().find(|comm| comm.ctx() == ctx).cloned();
-        match known {
-            Some(comm) => self.revoke_and_tell(&comm),
-            None => drop(self.failures.revoked.insert(ctx)),
-        }
-    }
-
-    /// Nothing but agreements goes on in it any more, here and wherever its members are.
-    pub(super) fn revoke_and_tell(&mut self, comm: &Rc<Comm>) {
-        if !self.failures.revoked.insert(comm.ctx()) {
-            return;
-        }
-        comm.revoke();
-        self.give_up_all();
-        let me = self.endpoint.rank();
-        let remote = comm.remote.as_ref().map(|r| r.group.clone());
-        let groups = std::iter::once(comm.group.clone()).chain(remote);
-        let others: Vec<u32> = groups.flat_map(|g| g.members().to_vec()).collect();
-        for to in others.into_iter().filter(|to| *to != me) {
-            // A letter that cannot be sent is of a job that is about to end.
-            let _ = self.write_letter(to, &[REVOKED, u64::from(comm.ctx())]);
-        }
     }
 
     /// `MPI_Finalize`: nobody leaves while others may still need what it knows of agreements.

@@ -13,6 +13,7 @@ mod calls;
 mod letters;
 mod reach;
 mod requests;
+mod revoke;
 
 pub(crate) use reach::HINTS as REACH_HINTS;
 use reach::{RANGE, Range, UNIFORM, Uniform};
@@ -58,8 +59,8 @@ pub(crate) struct Failures {
     failed: Vec<bool>,
     /// A message of the kind that only the library sends is there.
     pub(crate) mail: bool,
-    /// Contexts of communicators that are revoked, also of such as are not known here yet.
-    revoked: BTreeSet<u32>,
+    /// By context: communicators that are revoked, also such as are not known here yet.
+    revoked: BTreeMap<u32, revoke::Revoked>,
     /// Contexts in which nothing is received any more.
     closed: BTreeSet<u32>,
     /// What others have said of communicators that are not known here yet.
@@ -80,7 +81,7 @@ impl Failures {
             seen: 0,
             failed: vec![false; ranks as usize],
             mail: false,
-            revoked: BTreeSet::new(),
+            revoked: BTreeMap::new(),
             closed: BTreeSet::new(),
             early: Vec::new(),
             agreements: BTreeMap::new(),
@@ -221,6 +222,7 @@ impl Machine {
         self.give_up_all();
         for &rank in &lost {
             self.endpoint.abandon(rank);
+            self.teller_is_lost(rank);
             self.tell_agreements(rank);
         }
     }
@@ -234,9 +236,7 @@ impl Machine {
             let ranks = 0..self.endpoint.size();
             ranks.filter(|r| self.failures.is_lost(*r)).for_each(|r| comm.loses(r));
         }
-        if self.failures.revoked.contains(&comm.ctx()) {
-            comm.revoke();
-        }
+        self.examine_revoked(comm);
         // Others may have spoken of it before.
         self.failures.mail |= !self.failures.early.is_empty();
     }
