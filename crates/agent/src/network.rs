@@ -57,7 +57,8 @@ impl Agent {
         let member = Member { node: own.node, epoch: own.epoch };
         // Datagrams are not encrypted, and would go past the routers.
         let early = if secret.encrypts() || routed { Wish::Never } else { Wish::from_env() };
-        // Who wants large messages to go over a fabric does not want them over TCP.
+        // Who wants large messages to go over a fabric, or over several connections, does not want
+        // them over one.
         let early = match self.spec.placement.transport {
             Transport::Tcp => early,
             _ => early.without_wires(),
@@ -361,6 +362,10 @@ fn way(wish: &Transport, encrypted: bool, here: IpAddr) -> io::Result<LinkTransp
         Transport::Tcp => LinkTransport::Tcp,
         // What goes over libfabric is not encrypted.
         Transport::Auto(_) if encrypted => LinkTransport::Tcp,
+        Transport::Lanes(_) if encrypted => {
+            return Err(io::Error::other("the job is encrypted, and several connections are not"));
+        }
+        Transport::Lanes(count) => LinkTransport::Lanes(*count),
         // Nobody should have taken such a job; what it sends is not to be read for that.
         Transport::Fabric(_) if encrypted => {
             return Err(io::Error::other("the job is encrypted, and libfabric does not do that"));

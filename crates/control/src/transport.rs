@@ -13,17 +13,26 @@ pub enum Transport {
     Fabric(Option<String>),
     /// Over libfabric where both ends have that provider, or one that is better than TCP.
     Auto(Option<String>),
+    /// Over so many TCP connections between any two nodes.
+    Lanes(u8),
 }
 
+/// Most connections between two nodes.
+const MOST_LANES: u8 = 16;
 /// Longest name of a provider.
 const NAME_BYTES: usize = 64;
 
 /// What is no transport.
 #[derive(Debug, thiserror::Error)]
-#[error("tcp, libfabric, libfabric:PROVIDER or auto are known, not '{0}'")]
+#[error("tcp, tcp:2 to tcp:16, libfabric, libfabric:PROVIDER or auto are known, not '{0}'")]
 pub struct Unknown(String);
 
 impl Transport {
+    /// Whether `--tls` encrypts it, or something in its place.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Transport::Tcp | Transport::Auto(_))
+    }
+
     /// With this provider where none is named.
     pub fn with(self, provider: Option<&str>) -> Transport {
         let named = || provider.filter(|name| is_name(name)).map(String::from);
@@ -47,6 +56,10 @@ impl FromStr for Transport {
             ("tcp", _) => Ok(Transport::Tcp),
             ("libfabric", _) => Ok(Transport::Fabric(None)),
             ("auto", _) => Ok(Transport::Auto(None)),
+            (_, Some(("tcp", count))) => match count.parse() {
+                Ok(count @ 2..=MOST_LANES) => Ok(Transport::Lanes(count)),
+                _ => Err(Unknown(text.into())),
+            },
             (_, Some(("libfabric", name))) if is_name(name) => {
                 Ok(Transport::Fabric(Some(name.into())))
             }
@@ -59,6 +72,7 @@ impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Transport::Tcp => f.write_str("tcp"),
+            Transport::Lanes(count) => write!(f, "tcp:{count}"),
             Transport::Fabric(None) => f.write_str("libfabric"),
             Transport::Fabric(Some(name)) => write!(f, "libfabric:{name}"),
             Transport::Auto(None) => f.write_str("auto"),
@@ -73,12 +87,21 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let all = ["tcp", "libfabric", "libfabric:verbs", "libfabric:tcp;ofi_rxm", "auto"];
+        let all = [
+            "tcp",
+            "tcp:2",
+            "tcp:16",
+            "libfabric",
+            "libfabric:verbs",
+            "libfabric:tcp;ofi_rxm",
+            "auto",
+        ];
         for text in all {
             assert_eq!(text.parse::<Transport>().unwrap().to_string(), text);
         }
         let long = format!("libfabric:{}", "x".repeat(65));
-        for text in ["", "udp", "libfabric:", "tcp:tcp", "libfabric:a b", &long] {
+        for text in ["", "udp", "libfabric:", "tcp:tcp", "tcp:1", "tcp:17", "libfabric:a b", &long]
+        {
             assert!(text.parse::<Transport>().is_err(), "{text}");
         }
     }

@@ -1,5 +1,5 @@
 //! One authenticated connection: what is to be written, and its writing without waiting. It goes
-//! over TCP, or over libfabric, where the TCP connection is what says that it ends.
+//! over TCP, or over libfabric or several lanes, where the TCP connection is what says that it ends.
 //!
 //! Kept true: what is queued is written in order; payload is written from the log it lies in. A
 //! connection that failed stays so, and its reader finds out by the shutdown.
@@ -17,6 +17,7 @@ use eyrie_ledger::segment::Segment;
 use eyrie_protocol::membership::Member;
 use eyrie_tls::{Session, Stream};
 
+use crate::lanes::{Ends, Receiving, Sending};
 use crate::waker::Waker;
 
 /// Payloads up to this size are copied behind their header: a piece of their own costs more.
@@ -26,7 +27,7 @@ const MOST_PIECES: usize = 128;
 /// Most bytes that are gathered for being encrypted together.
 const SEALED_BYTES: usize = 64 * 1024;
 
-enum Part {
+pub(crate) enum Part {
     Own {
         bytes: Vec<u8>,
         done: usize,
@@ -57,9 +58,9 @@ impl Part {
 }
 
 #[derive(Default)]
-struct Queue {
+pub(crate) struct Queue {
     parts: VecDeque<Part>,
-    bytes: usize,
+    pub bytes: usize,
     /// Bytes gathered for encryption.
     gathered: Vec<u8>,
     failed: bool,
@@ -73,11 +74,20 @@ pub(crate) enum Flushed {
     Blocked,
 }
 
+/// What carries bytes.
+pub(crate) enum Carrier {
+    Stream,
+    Pipe(Pipe),
+    /// What the caller writes; answers come by the stream.
+    Sends(Mutex<Sending>, Ends),
+    Takes(Mutex<Receiving>, Ends),
+}
+
 pub(crate) struct Connection {
     pub peer: Member,
     stream: Stream,
     /// What goes over libfabric is dropped before the segment that it sends from.
-    pipe: Option<Pipe>,
+    carrier: Carrier,
     queue: Mutex<Queue>,
     pub sent_bytes: AtomicU64,
     pub received_bytes: AtomicU64,
@@ -87,7 +97,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub fn new(
         stream: Stream,
-        pipe: Option<Pipe>,
+        carrier: Carrier,
         peer: Member,
         segment: Arc<Segment>,
         silence: Duration,
@@ -100,7 +110,7 @@ impl Connection {
         Ok(Connection {
             peer,
             stream,
-            pipe,
+            carrier,
             queue: Mutex::new(Queue::default()),
             sent_bytes: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
@@ -118,9 +128,12 @@ impl Connection {
         if queue.failed { 0 } else { queue.bytes + self.held() }
     }
 
-    /// Bytes that are encrypted and not written yet.
+    /// Bytes that are encrypted, or in lanes, and not written yet.
     fn held(&self) -> usize {
-        self.stream.session().map_or(0, Session::held)
+        match &self.carrier {
+            Carrier::Sends(lanes, _) => held(lanes).held(),
+            _ => self.stream.session().map_or(0, Session::held),
+        }
     }
 
     /// Queues what `write` appends.
@@ -148,13 +161,18 @@ impl Connection {
     /// Writes as much as goes without waiting.
     pub fn flush(&self) -> Flushed {
         let mut queue = self.queue();
+        if let Carrier::Sends(lanes, _) = &self.carrier {
+            return self.flush_lanes(&mut queue, &mut held(lanes));
+        }
         while (queue.bytes > 0 || self.held() > 0) && !queue.failed {
-            let written = match (&self.pipe, self.stream.session()) {
+            let written = match (&self.carrier, self.stream.session()) {
                 // SAFETY: the pieces are valid for reading; those in a log as long as the segment,
                 // which is dropped after the pipe.
-                (Some(pipe), _) => unsafe { pipe.write(queue.parts.iter().map(Part::piece)) },
-                (None, None) => write(self.stream.socket(), &queue.parts),
-                (None, Some(session)) => {
+                (Carrier::Pipe(pipe), _) => unsafe {
+                    pipe.write(queue.parts.iter().map(Part::piece))
+                },
+                (_, None) => write(self.stream.socket(), &queue.parts),
+                (_, Some(session)) => {
                     // What was taken last has to leave first.
                     let most = if session.held() > 0 { 0 } else { SEALED_BYTES };
                     queue.gather(most);
@@ -181,14 +199,34 @@ impl Connection {
         Flushed::All
     }
 
+    fn flush_lanes(&self, queue: &mut Queue, lanes: &mut Sending) -> Flushed {
+        if queue.failed {
+            return Flushed::All;
+        }
+        match lanes.flush(queue) {
+            Ok((written, flushed)) => {
+                self.sent_bytes.fetch_add(written as u64, Ordering::Relaxed);
+                flushed
+            }
+            Err(_) => {
+                queue.failed = true;
+                queue.parts.clear();
+                queue.bytes = 0;
+                self.close();
+                Flushed::All
+            }
+        }
+    }
+
     /// Waits for bytes and appends them to `buffer`, about `limit` at most. False: the end.
     ///
     /// # Errors
     /// When what came was not encrypted by the other end.
     pub fn read(&self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<bool> {
-        let read = match &self.pipe {
-            Some(pipe) => pipe.read_to(buffer, limit, &|| self.segment.ring_links()),
-            None => self.stream.read_to(buffer, limit),
+        let read = match &self.carrier {
+            Carrier::Pipe(pipe) => pipe.read_to(buffer, limit, &|| self.segment.ring_links()),
+            Carrier::Takes(lanes, _) => held(lanes).read_to(buffer, limit, self.stream.socket()),
+            _ => self.stream.read_to(buffer, limit),
         };
         let got = match read {
             Ok(got) => got,
@@ -202,7 +240,8 @@ impl Connection {
 
     /// Whether what comes can be received right where it belongs.
     pub fn is_plain(&self) -> bool {
-        self.pipe.is_none() && self.stream.session().is_none()
+        let by_itself = matches!(self.carrier, Carrier::Stream | Carrier::Sends(..));
+        by_itself && self.stream.session().is_none()
     }
 
     /// Receives, without waiting, `bytes` bytes to `at`, and appends what comes behind them to
@@ -248,23 +287,28 @@ impl Connection {
     /// Ends the connection; its reader notices.
     pub fn close(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
+        if let Carrier::Sends(_, ends) | Carrier::Takes(_, ends) = &self.carrier {
+            ends.close();
+        }
     }
 
     /// Has the sending thread woken when there is room for more.
     pub fn await_room(&self, waker: &Waker) {
-        // Over libfabric who reads wakes it.
-        if self.pipe.is_none() {
-            waker.watch(self.stream.socket().as_fd());
+        match &self.carrier {
+            // Over libfabric who reads wakes it.
+            Carrier::Pipe(_) => {}
+            Carrier::Sends(lanes, _) => held(lanes).blocked().for_each(|lane| waker.watch(lane)),
+            _ => waker.watch(self.stream.socket().as_fd()),
         }
     }
 
     pub fn is_piped(&self) -> bool {
-        self.pipe.is_some()
+        matches!(self.carrier, Carrier::Pipe(_))
     }
 }
 
 impl Queue {
-    fn own(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn own(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if !matches!(self.parts.back(), Some(Part::Own { .. })) {
             self.parts.push_back(Part::Own { bytes: Vec::with_capacity(256), done: 0 });
         }
@@ -291,35 +335,67 @@ impl Queue {
         }
     }
 
-    fn drop_front(&mut self, mut written: usize) {
+    fn drop_front(&mut self, written: usize) {
         self.bytes -= written;
-        while written > 0 {
-            match self.parts.front_mut() {
-                Some(Part::Own { bytes, done }) => {
-                    let step = written.min(bytes.len() - *done);
-                    *done += step;
-                    written -= step;
-                    if *done == bytes.len() {
-                        self.parts.pop_front();
-                    }
-                }
-                Some(Part::Log { at, bytes }) => {
-                    let step = written.min(*bytes);
-                    *at = at.wrapping_add(step);
-                    *bytes -= step;
-                    written -= step;
-                    if *bytes == 0 {
-                        self.parts.pop_front();
-                    }
-                }
-                None => return,
+        drop_front(&mut self.parts, written);
+    }
+
+    /// Moves the first `length` bytes to other parts.
+    pub fn move_front(&mut self, length: usize, to: &mut VecDeque<Part>) {
+        self.bytes -= length;
+        let mut rest = length;
+        while rest > 0 {
+            let Some(part) = self.parts.pop_front() else { return };
+            let (at, bytes) = part.rest();
+            if bytes <= rest {
+                rest -= bytes;
+                to.push_back(part);
+                continue;
             }
+            to.push_back(match &part {
+                Part::Own { bytes, done } => {
+                    Part::Own { bytes: bytes[*done..*done + rest].to_vec(), done: 0 }
+                }
+                Part::Log { .. } => Part::Log { at, bytes: rest },
+            });
+            self.parts.push_front(part);
+            return drop_front(&mut self.parts, rest);
+        }
+    }
+}
+
+fn held<T>(lanes: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    lanes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Drops what is written.
+pub(crate) fn drop_front(parts: &mut VecDeque<Part>, mut written: usize) {
+    while written > 0 {
+        match parts.front_mut() {
+            Some(Part::Own { bytes, done }) => {
+                let step = written.min(bytes.len() - *done);
+                *done += step;
+                written -= step;
+                if *done == bytes.len() {
+                    parts.pop_front();
+                }
+            }
+            Some(Part::Log { at, bytes }) => {
+                let step = written.min(*bytes);
+                *at = at.wrapping_add(step);
+                *bytes -= step;
+                written -= step;
+                if *bytes == 0 {
+                    parts.pop_front();
+                }
+            }
+            None => return,
         }
     }
 }
 
 /// Writes from the beginning of the queue without waiting.
-fn write(stream: &TcpStream, parts: &VecDeque<Part>) -> io::Result<usize> {
+pub(crate) fn write(stream: &TcpStream, parts: &VecDeque<Part>) -> io::Result<usize> {
     let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_PIECES];
     let mut count = 0;
     for (piece, part) in pieces.iter_mut().zip(parts) {

@@ -165,9 +165,9 @@ impl Dial {
         let socket = call.connect(job, ours, address, shared.connect_limit())?;
         let number = shared.enrol(&socket).ok_or_else(|| io::Error::other("the node ends"))?;
         let made = self.shake(shared, socket).and_then(|stream| {
-            let pipe = transport::offer(shared, &stream, to)?;
+            let carrier = transport::offer(shared, &stream, to)?;
             let (segment, silence) = (Arc::clone(&shared.segment), shared.silence());
-            Ok(Arc::new(Connection::new(stream, pipe, self.member, segment, silence)?))
+            Ok(Arc::new(Connection::new(stream, carrier, self.member, segment, silence)?))
         });
         match made {
             Ok(connection) if shared.outbound().connected(&connection) => {

@@ -10,6 +10,7 @@ mod connection;
 mod dial;
 mod inbound;
 mod incoming;
+mod lanes;
 mod links;
 mod outbound;
 mod outlog;
@@ -20,6 +21,7 @@ mod shared;
 pub mod testing;
 mod transport;
 mod waker;
+mod ways;
 
 pub use connection::set_silence;
 pub use dial::Unreached;

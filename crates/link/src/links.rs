@@ -99,7 +99,9 @@ impl Links {
             ..
         } = setup;
         if secret.encrypts() && !matches!(transport, LinkTransport::Tcp) {
-            return Err(io::Error::other("what goes over libfabric is not encrypted"));
+            return Err(io::Error::other(
+                "what goes over more than one TCP connection is not encrypted",
+            ));
         }
         let replicas = (setup.log_replicas, setup.neighbours);
         let address = listener.local_addr()?;

@@ -59,9 +59,9 @@ fn receive(shared: &Arc<Shared>, socket: TcpStream, unknown: Caller) {
     let Some(number) = shared.enrol(&socket) else { return };
     let outcome = shake(shared, socket).and_then(|(stream, peer)| {
         drop(unknown);
-        let pipe = transport::take(shared, &stream, peer)?;
+        let carrier = transport::take(shared, &stream, peer)?;
         let (segment, silence) = (Arc::clone(&shared.segment), shared.silence());
-        let connection = Connection::new(stream, pipe, peer, segment, silence);
+        let connection = Connection::new(stream, carrier, peer, segment, silence);
         Ok(Arc::new(connection.map_err(AuthError::Io)?))
     });
     match outcome {

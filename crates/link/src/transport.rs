@@ -1,5 +1,5 @@
-//! What carries a connection's bytes: its TCP connection, or over libfabric, with that as the
-//! leash of it (`docs/formats/link.md`).
+//! What carries a connection's bytes: its TCP connection, or libfabric or several other ones, with
+//! that as the leash of it (`docs/formats/link.md`).
 //!
 //! The caller names its provider, the called one says where it listens with the same, or that it
 //! does not. Both prove themselves once more over what they then have.
@@ -8,8 +8,9 @@
 //! job over TCP nothing of it is said at all.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
@@ -17,12 +18,17 @@ use eyrie_fabric::{Listener, Pipe, Provider, TOKEN_BYTES, Token, connect};
 use eyrie_protocol::membership::Member;
 use eyrie_tls::Stream;
 
+use crate::connection::Carrier;
+use crate::lanes::{Ends, Receiving, Sending};
 use crate::shared::Shared;
+use crate::ways;
 
 /// How the bytes between nodes of a cluster go.
 #[derive(Clone, Debug)]
 pub enum LinkTransport {
     Tcp,
+    /// So many TCP connections for each.
+    Lanes(u8),
     Fabric(Provider),
     /// Over libfabric where both ends have this provider, else over TCP.
     Either(Option<Provider>),
@@ -31,7 +37,7 @@ pub enum LinkTransport {
 impl LinkTransport {
     fn provider(&self) -> Option<&Provider> {
         match self {
-            LinkTransport::Tcp => None,
+            LinkTransport::Tcp | LinkTransport::Lanes(_) => None,
             LinkTransport::Fabric(provider) => Some(provider),
             LinkTransport::Either(provider) => provider.as_ref(),
         }
@@ -39,7 +45,10 @@ impl LinkTransport {
 
     /// As `eyrie status` shows it.
     pub fn name(&self) -> String {
-        self.provider().map_or_else(|| "tcp".into(), |p| format!("libfabric:{}", p.name()))
+        match (self, self.provider()) {
+            (LinkTransport::Lanes(count), _) => format!("tcp:{count}"),
+            (_, provider) => provider.map_or("tcp".into(), |p| format!("libfabric:{}", p.name())),
+        }
     }
 }
 
@@ -69,15 +78,76 @@ fn judge(found: &Hello, shared: &Shared, wanted: Member) -> Result<(), AuthError
     if same { Ok(()) } else { Err(AuthError::Malformed) }
 }
 
-/// The caller's side: the connection over libfabric to go on with, if there is to be one.
-pub(crate) fn offer(
+/// The caller's side: what to go on over.
+pub(crate) fn offer(shared: &Shared, stream: &Stream, to: Member) -> Result<Carrier, AuthError> {
+    match shared.transport {
+        LinkTransport::Tcp => Ok(Carrier::Stream),
+        LinkTransport::Lanes(count) => offer_lanes(shared, stream, to, count),
+        _ => offer_pipe(shared, stream, to).map(|p| p.map_or(Carrier::Stream, Carrier::Pipe)),
+    }
+}
+
+/// The called one's side.
+pub(crate) fn take(shared: &Shared, stream: &Stream, from: Member) -> Result<Carrier, AuthError> {
+    match shared.transport {
+        LinkTransport::Tcp => Ok(Carrier::Stream),
+        LinkTransport::Lanes(_) => take_lanes(shared, stream),
+        _ => take_pipe(shared, stream, from).map(|p| p.map_or(Carrier::Stream, Carrier::Pipe)),
+    }
+}
+
+fn offer_lanes(
     shared: &Shared,
     mut stream: &Stream,
     to: Member,
-) -> Result<Option<Pipe>, AuthError> {
-    if matches!(shared.transport, LinkTransport::Tcp) {
-        return Ok(None);
+    count: u8,
+) -> Result<Carrier, AuthError> {
+    if shared.routes.abroad(shared.own.node, to.node).is_some() {
+        stream.write_all(&[0])?;
+        return Ok(Carrier::Stream);
     }
+    stream.write_all(&[count])?;
+    let (mut port, mut token) = ([0; 2], Token::default());
+    stream.read_exact(&mut port)?;
+    stream.read_exact(&mut token)?;
+    let (here, there) = (stream.socket().local_addr()?.ip(), stream.socket().peer_addr()?.ip());
+    let there = SocketAddr::new(there, u16::from_be_bytes(port));
+    let limit = shared.connect_limit();
+    let (sockets, ways) = ways::open(here, there, count.into(), limit)?;
+    for mut socket in &sockets {
+        socket.write_all(&token)?;
+    }
+    let mut answer = [0];
+    stream.read_exact(&mut answer)?;
+    if answer != [YES] {
+        return Err(AuthError::Malformed);
+    }
+    tracing::info!("link to {to}: {count} connections, by {ways} ways from here");
+    let ends = Ends::of(&sockets)?;
+    Ok(Carrier::Sends(Mutex::new(Sending::new(sockets, shared.silence())?), ends))
+}
+
+fn take_lanes(shared: &Shared, mut stream: &Stream) -> Result<Carrier, AuthError> {
+    let mut count = [0];
+    stream.read_exact(&mut count)?;
+    if count == [0] {
+        return Ok(Carrier::Stream);
+    }
+    let listener = TcpListener::bind((stream.socket().local_addr()?.ip(), 0))?;
+    let Key(random) = Key::new()?;
+    let mut token = Token::default();
+    token.copy_from_slice(&random[..TOKEN_BYTES]);
+    let port = listener.local_addr()?.port();
+    stream.write_all(&[&port.to_be_bytes()[..], &token].concat())?;
+    let limit = shared.connect_limit();
+    let sockets = ways::accept(&listener, count[0].into(), &token, limit)?;
+    stream.write_all(&[YES])?;
+    let ends = Ends::of(&sockets)?;
+    Ok(Carrier::Takes(Mutex::new(Receiving::new(sockets, shared.silence())?), ends))
+}
+
+/// The connection over libfabric to go on with, if there is to be one.
+fn offer_pipe(shared: &Shared, mut stream: &Stream, to: Member) -> Result<Option<Pipe>, AuthError> {
     let abroad = shared.routes.abroad(shared.own.node, to.node).is_some();
     let Some(provider) = shared.transport.provider().filter(|_| !abroad) else {
         stream.write_all(&[0])?;
@@ -113,15 +183,12 @@ pub(crate) fn offer(
     Ok(Some(pipe))
 }
 
-/// The called one's side.
-pub(crate) fn take(
+/// The called one's side of that.
+fn take_pipe(
     shared: &Shared,
     mut stream: &Stream,
     from: Member,
 ) -> Result<Option<Pipe>, AuthError> {
-    if matches!(shared.transport, LinkTransport::Tcp) {
-        return Ok(None);
-    }
     let mut length = [0];
     stream.read_exact(&mut length)?;
     if length == [0] {

@@ -15,7 +15,7 @@ use drive::Driver;
 pub(crate) use drive::Shared;
 use eyrie_connection::send_queue::SendQueue;
 use eyrie_control::gateway::MAX_CLUSTERS;
-use eyrie_control::{ClientMsg, JobSpec, NodeMsg, PROTOCOL, Transport};
+use eyrie_control::{ClientMsg, JobSpec, NodeMsg, PROTOCOL};
 use eyrie_controller::{Job, Msg, Place};
 use eyrie_ha::HaError;
 use eyrie_launcher::node_launcher::Daemon;
@@ -444,8 +444,8 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.protection.ft.has_units() && (spec.placement.nodes == 0 || one) {
         return Err(String::from("asks for recovery units that there are not"));
     }
-    if spec.security.tls && matches!(spec.placement.transport, Transport::Fabric(_)) {
-        return Err(String::from("asks for encryption over libfabric, which does none"));
+    if spec.security.tls && !spec.placement.transport.is_encrypted() {
+        return Err(String::from("asks for encryption over a transport that does none"));
     }
     if spec.program.argv.is_empty() || spec.program.path.is_empty() {
         return Err(String::from("names no program"));

@@ -87,6 +87,19 @@ mod tests {
     }
 
     #[test]
+    fn detours_of_a_dragonfly_leave_the_one_link_between_two_groups() {
+        // Four nodes of the first group send to as many of the second, over the one link there is.
+        let network = read_topology("dragonfly groups=5 routers=2 nodes=2 global=2").unwrap();
+        let messages: Vec<_> = (0..4).map(|rank| format!("{rank} {} 1\n", 4 + rank)).collect();
+        let pattern = Pattern::read(&messages.concat()).unwrap();
+        let situation = Situation::new(&network, 8, &[]).unwrap();
+        assert_eq!(Sharing::of(&network, &pattern, &situation).most(), 4);
+        let better = controlled(&network, &pattern, &situation, &[0, 1, 2, 3]);
+        let most = Sharing::of(&network, &pattern, &better).most();
+        assert!(most <= 2, "{most} by {:?}", better.ways);
+    }
+
+    #[test]
     fn a_network_without_other_ways_stays_as_it_is() {
         let network = read_topology("mesh 4x4").unwrap();
         let pattern = Pattern::stencil(&[4, 3], false, 1.0);

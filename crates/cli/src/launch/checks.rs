@@ -230,7 +230,7 @@ mod tests {
     fn what_never_goes_together_is_refused_however_a_job_is_started() {
         let check = |run: &Run, _| anywhere(run);
         let libfabric = ["--tls", "--transport", "libfabric"];
-        refused(check, &libfabric, "leave one of --tls and --transport libfabric out");
+        refused(check, &libfabric, "leave one of --tls and --transport out");
         refused(check, &["--tls", "--transport", "libfabric:verbs"], "is not encrypted");
         for ft in ["coordinated", "node", "cluster", "routed"] {
             refused(check, &["--ft", ft, "--keep"], "takes the logs of --ft logged");

@@ -11,7 +11,8 @@ pub struct NetworkOptions {
     /// job). Small messages then take the way of all others. A job on one node has no connections
     #[arg(long, env = "EYRIE_TLS", value_parser = FalseyValueParser::new())]
     pub tls: bool,
-    /// What messages between nodes go over: tcp, libfabric (or libfabric:PROVIDER, as verbs; else
+    /// What messages between nodes go over: tcp, tcp:COUNT (2 to 16 connections between any two nodes,
+    /// so that they take several ways where routes are equally good; without --tls), libfabric (or libfabric:PROVIDER, as verbs; else
     /// EYRIE_PROVIDER or its first one), or auto: libfabric between nodes that have a provider
     /// which is better than TCP. Takes libfabric.so.1 on the nodes, and goes without --tls
     /// [default: tcp]
@@ -26,12 +27,12 @@ impl NetworkOptions {
         self.transport.clone().unwrap_or(saved).with(provider.as_deref())
     }
 
-    /// Refuses to send over libfabric what is to be encrypted.
+    /// Refuses to send what is to be encrypted over what is not.
     pub fn check(&self, tls: bool, transport: &Transport) -> Result<(), &'static str> {
-        if tls && matches!(transport, Transport::Fabric(_)) {
+        if tls && !transport.is_encrypted() {
             return Err(
-                "--tls encrypts TCP; what goes over libfabric is not encrypted: leave one \
-                        of --tls and --transport libfabric out",
+                "--tls encrypts one TCP connection; what goes over libfabric or several is \
+                        not encrypted: leave one of --tls and --transport out",
             );
         }
         Ok(())
