@@ -717,7 +717,13 @@ impl Endpoint {
             Round::Look => self.presence.waiting(|| ()),
             Round::Spin => self.presence.waiting(std::hint::spin_loop),
             Round::Yield => self.yield_core(),
-            Round::Sleep => return Some(self.about_to_sleep(idle)),
+            Round::Sleep => {
+                self.naps = self.naps(idle);
+                if let Some(path) = &mut self.datagrams {
+                    path.flush(self.seg);
+                }
+                return Some(waiting::arm(self.ctl));
+            }
         }
         None
     }

@@ -412,7 +412,7 @@ impl Machine {
             return self.wait_among_threads(&mut done);
         }
         let mut begun_ns = None;
-        let wake = self.wait_timed(done, false, &mut begun_ns);
+        let wake = self.wait_timed(done, &mut begun_ns);
         if let (Wake::Done, Some(begun)) = (wake, begun_ns) {
             self.endpoint.counters().waited_since(begun);
         }
@@ -423,11 +423,9 @@ impl Machine {
     fn wait_timed(
         &mut self,
         mut done: impl FnMut(&mut Self) -> bool,
-        takes_turns: bool,
         begun_ns: &mut Option<u64>,
     ) -> Wake {
         let mut idle = 0u32;
-        let sleeps = takes_turns && self.endpoint.rather_sleeps();
         loop {
             if done(self) {
                 return Wake::Done;
@@ -440,11 +438,7 @@ impl Machine {
                 idle = 0;
                 continue;
             }
-            let about = match sleeps {
-                true => Some(self.endpoint.about_to_sleep(idle)),
-                false => self.endpoint.wait_round(idle),
-            };
-            if let Some(seen) = about {
+            if let Some(seen) = self.endpoint.wait_round(idle) {
                 let moved = |m: &mut Self| m.progress() || m.serve() || m.heed_failures();
                 if done(self) || moved(self) || self.relieve(idle, 1) {
                     self.endpoint.disarm();
@@ -466,14 +460,6 @@ impl Machine {
                 begun_ns.get_or_insert_with(clock::now);
             }
         }
-    }
-
-    /// The same for what takes several others some turns.
-    pub(crate) fn wait_for_others(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
-        if self.threads.are_many() {
-            return self.wait_for(done);
-        }
-        while self.wait_timed(&mut done, true, &mut None) == Wake::Restored {}
     }
 
     /// Waits until `done`, whatever happens to the process meanwhile.

@@ -139,21 +139,6 @@ impl Endpoint {
         idle.saturating_sub(self.spin.rounds())
     }
 
-    /// Whether to sleep at once where what is awaited takes several others some turns: where ranks
-    /// outnumber the cores every look would only hold them up.
-    pub fn rather_sleeps(&self) -> bool {
-        self.spin.is_scarce()
-    }
-
-    /// Announces that it is going to be slept. As `wait_round`, without a round.
-    pub fn about_to_sleep(&mut self, idle: u32) -> u32 {
-        self.naps = self.naps(idle);
-        if let Some(path) = &mut self.datagrams {
-            path.flush(self.seg);
-        }
-        waiting::arm(self.ctl)
-    }
-
     /// Gives the core to somebody else, and sees how long he takes.
     pub(super) fn yield_core(&mut self) {
         let begun = waiting::now();

@@ -297,7 +297,7 @@ impl Machine {
     pub(super) fn await_agreement(&mut self, key: Key) -> Res<Agreed> {
         let decided =
             |m: &Machine| m.failures.agreements.get(&key).and_then(|i| i.state.decided()).cloned();
-        self.wait_for_others(|m| decided(m).is_some());
+        self.wait_for(|m| decided(m).is_some());
         decided(self).ok_or(class::INTERN)
     }
 
