@@ -1,5 +1,5 @@
 //! One authenticated connection: what is to be written, and its writing without waiting. It goes
-//! over TCP, or over libfabric or several lanes, where the TCP connection is what says that it ends.
+//! over TCP, or over libfabric or several lanes, where the TCP connection says that it ends.
 //!
 //! Kept true: what is queued is written in order; payload is written from the log it lies in. A
 //! connection that failed stays so, and its reader finds out by the shutdown.

@@ -2,9 +2,9 @@
 //! through a network which sends each connection its own way (ECMP by ports).
 //!
 //! What is to be written is cut in chunks with numbers. A lane takes the next chunk when the kernel
-//! has taken its last one, so lanes carry what their ways let through, whatever their rates are. The
-//! reader takes chunks by their numbers: one that is ahead waits in the kernel, whose bounds hold up
-//! its lane.
+//! has taken its last one, so lanes carry what their ways let through, whatever their rates are.
+//! The reader takes chunks by their numbers: one that is ahead waits in the kernel, whose bounds
+//! hold up its lane.
 //!
 //! Kept true: bytes are read in the order in which they were written; all lanes end together, and
 //! with the connection that they belong to.

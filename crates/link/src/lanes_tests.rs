@@ -1,3 +1,5 @@
+//! Lanes over real sockets.
+
 use super::*;
 use std::io::Write as _;
 use std::net::TcpListener;

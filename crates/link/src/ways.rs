@@ -1,9 +1,10 @@
-//! Which way a connection takes by its ports, as this machine's routes have it, and which of several
-//! ports are taken so that all ways carry something.
+//! Which way a connection takes by its ports, as this machine's routes have it, and which of
+//! several ports are taken so that all ways carry something.
 //!
 //! Where several routes are as good, the kernel picks one by the ends of a connection, if
-//! `net.ipv4.fib_multipath_hash_policy` is 1. What it would pick for a source port it tells. Routers
-//! beyond pick by ports, too, and tell nobody: there it is left to the number of connections.
+//! `net.ipv4.fib_multipath_hash_policy` is 1. What it would pick for a source port it tells.
+//! Routers beyond pick by ports, too, and tell nobody: there it is left to the number of
+//! connections.
 //!
 //! Kept true: nothing depends on what is found but how evenly ways are used.
 
@@ -80,7 +81,7 @@ pub(crate) fn open(
     Ok((open, used))
 }
 
-/// The called one's side: so many connections that begin with the token. Others are not listened to.
+/// The called one's side: so many connections that begin with the token. Others are let go.
 pub(crate) fn accept(
     listener: &TcpListener,
     count: usize,

@@ -1,5 +1,5 @@
-//! That a communicator is revoked, as one member knows it: a reliable broadcast, by which either all
-//! members that live come to know it, or none.
+//! That a communicator is revoked, as one member knows it: a reliable broadcast, by which either
+//! all members that live come to know it, or none.
 //!
 //! Members are told of failures, never wrongly, each at its own time. What is sent between two that
 //! live arrives; what a member has sent that fails may be lost.

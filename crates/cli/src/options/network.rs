@@ -11,11 +11,11 @@ pub struct NetworkOptions {
     /// job). Small messages then take the way of all others. A job on one node has no connections
     #[arg(long, env = "EYRIE_TLS", value_parser = FalseyValueParser::new())]
     pub tls: bool,
-    /// What messages between nodes go over: tcp, tcp:COUNT (2 to 16 connections between any two nodes,
-    /// so that they take several ways where routes are equally good; without --tls), libfabric (or libfabric:PROVIDER, as verbs; else
-    /// EYRIE_PROVIDER or its first one), or auto: libfabric between nodes that have a provider
-    /// which is better than TCP. Takes libfabric.so.1 on the nodes, and goes without --tls
-    /// [default: tcp]
+    /// What messages between nodes go over: tcp, tcp:COUNT (2 to 16 connections between any two
+    /// nodes, by all equally good routes; not with --tls), libfabric (or libfabric:PROVIDER, as
+    /// verbs; else EYRIE_PROVIDER or its first one), or auto: libfabric between nodes that have a
+    /// provider which is better than TCP. Takes libfabric.so.1 on the nodes, and goes without
+    /// --tls [default: tcp]
     #[arg(long, value_name = "WHAT", env = "EYRIE_TRANSPORT")]
     pub transport: Option<Transport>,
 }

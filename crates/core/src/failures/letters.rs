@@ -2,10 +2,14 @@
 //! revoked, what an agreement needs, that a rank finalizes.
 //!
 //! Kept true: a letter has a context of its own, so no receive of the program gets it; it is read
-//! where a call would wait.
+//! where a call would wait. Who is told of a revocation, and when, `protocol::revocation` says.
+
+use std::rc::Rc;
+
+use eyrie_protocol::revocation::Revocation;
 
 use super::agree;
-use crate::comm::CONTROL_CTX;
+use crate::comm::{CONTROL_CTX, Comm};
 use crate::consts::{ANY_TAG, COMM_SELF, COMM_WORLD};
 use crate::datatype::predefined::BYTE;
 use crate::dynamic::state::Room;
@@ -16,9 +20,20 @@ use crate::request::{Data, Op, RecvOp};
 const WORD: usize = size_of::<u64>();
 
 /// What the first word of a letter says.
-pub(super) const REVOKED: u64 = 1;
+const REVOKED: u64 = 1;
 pub(super) const AGREEMENT: u64 = 2;
 const FINISHING: u64 = 3;
+
+/// What is known of a communicator that is revoked, also when it is freed, or not known here yet:
+/// others may have to be told of it.
+#[derive(Default)]
+pub(super) struct Revoked {
+    state: Revocation,
+    /// World ranks of the other members, once they are known here.
+    others: Option<Rc<[u32]>>,
+    /// They are to be told as soon as they are known.
+    owed: bool,
+}
 
 impl Machine {
     pub(super) fn write_letter(&mut self, to: u32, words: &[u64]) -> Res<()> {
@@ -90,6 +105,64 @@ impl Machine {
             _ => debug_assert!(false, "a letter of rank {source} that nobody writes"),
         }
         true
+    }
+
+    /// Nothing but agreements goes on in it any more, here and wherever its members are.
+    pub(super) fn revoke_and_tell(&mut self, comm: &Rc<Comm>) {
+        let tell = self.failures.revoked.entry(comm.ctx()).or_default().state.begin();
+        self.becomes_revoked(comm, tell);
+    }
+
+    pub(super) fn hear_revoked(&mut self, source: u32, ctx: u32) {
+        let is_lost = self.failures.is_lost(source);
+        let known = self.comms.all().find(|comm| comm.ctx() == ctx).cloned();
+        let revoked = self.failures.revoked.entry(ctx).or_default();
+        let tell = revoked.state.hear(source, is_lost);
+        match known {
+            Some(comm) => self.becomes_revoked(&comm, tell),
+            None => self.tell_revoked(ctx, tell),
+        }
+    }
+
+    /// A communicator that was just made may be one that others have spoken of before.
+    pub(super) fn examine_revoked(&mut self, comm: &Rc<Comm>) {
+        if self.failures.revoked.contains_key(&comm.ctx()) {
+            self.becomes_revoked(comm, false);
+        }
+    }
+
+    /// A rank is lost: what only it has told everybody may not have been told to all.
+    pub(super) fn teller_is_lost(&mut self, rank: u32) {
+        let all = self.failures.revoked.iter_mut();
+        let cut_short: Vec<u32> =
+            all.filter_map(|(ctx, revoked)| revoked.state.fail(rank).then_some(*ctx)).collect();
+        cut_short.into_iter().for_each(|ctx| self.tell_revoked(ctx, true));
+    }
+
+    fn becomes_revoked(&mut self, comm: &Rc<Comm>, tell: bool) {
+        if comm.usable().is_ok() {
+            comm.revoke();
+            self.give_up_all();
+        }
+        let me = self.endpoint.rank();
+        let revoked = self.failures.revoked.entry(comm.ctx()).or_default();
+        if revoked.others.is_none() {
+            let remote = comm.remote.iter().flat_map(|r| r.group.members());
+            let all = comm.group.members().iter().chain(remote);
+            revoked.others = Some(all.copied().filter(|member| *member != me).collect());
+        }
+        self.tell_revoked(comm.ctx(), tell);
+    }
+
+    fn tell_revoked(&mut self, ctx: u32, tell: bool) {
+        let Some(revoked) = self.failures.revoked.get_mut(&ctx) else { return };
+        revoked.owed |= tell;
+        let Some(others) = revoked.others.clone().filter(|_| revoked.owed) else { return };
+        revoked.owed = false;
+        for to in others.iter() {
+            // A letter that cannot be sent is of a job that is about to end.
+            let _ = self.write_letter(*to, &[REVOKED, u64::from(ctx)]);
+        }
     }
 
     /// `MPI_Finalize`: nobody leaves while others may still need what it knows of agreements.

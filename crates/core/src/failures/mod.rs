@@ -13,7 +13,6 @@ mod calls;
 mod letters;
 mod reach;
 mod requests;
-mod revoke;
 
 pub(crate) use reach::HINTS as REACH_HINTS;
 use reach::{RANGE, Range, UNIFORM, Uniform};
@@ -60,7 +59,7 @@ pub(crate) struct Failures {
     /// A message of the kind that only the library sends is there.
     pub(crate) mail: bool,
     /// By context: communicators that are revoked, also such as are not known here yet.
-    revoked: BTreeMap<u32, revoke::Revoked>,
+    revoked: BTreeMap<u32, letters::Revoked>,
     /// Contexts in which nothing is received any more.
     closed: BTreeSet<u32>,
     /// What others have said of communicators that are not known here yet.
