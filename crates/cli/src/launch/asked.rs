@@ -47,18 +47,7 @@ pub fn plan(reach: &Reach, list: &str) -> anyhow::Result<Hosts> {
         join_limit: None,
         oversubscribe: true,
     };
-    let wish = HostRequest {
-        hosts: Some(list),
-        grid: None,
-        here: false,
-        host_options: &options,
-        ranks: 1,
-        ppn: None,
-        spares: 0,
-        map: Map::Block,
-        file: None,
-    };
-    hosts::plan(&wish)?.map(|plan| plan.hosts).ok_or_else(|| anyhow!("--hosts names no host"))
+    planned(&options, Some(list), None)?.ok_or_else(|| anyhow!("--hosts names no host"))
 }
 
 /// The hosts of a grid job, and what leads there.
@@ -66,18 +55,27 @@ pub fn plan_grid(grid: &GridHosts, address: Option<&str>) -> anyhow::Result<Host
     let address = address.map(String::from);
     let options =
         HostOptions { rsh: None, prefix: None, address, join_limit: None, oversubscribe: true };
+    planned(&options, None, Some(grid))?.ok_or_else(|| anyhow!("the file names no host"))
+}
+
+/// The hosts of a list or of a grid job; nothing if there is none.
+fn planned(
+    host_options: &HostOptions,
+    hosts: Option<&str>,
+    grid: Option<&GridHosts>,
+) -> anyhow::Result<Option<Hosts>> {
     let wish = HostRequest {
-        hosts: None,
-        grid: Some(grid),
+        hosts,
+        grid,
         here: false,
-        host_options: &options,
+        host_options,
         ranks: 1,
         ppn: None,
         spares: 0,
         map: Map::Block,
         file: None,
     };
-    hosts::plan(&wish)?.map(|plan| plan.hosts).ok_or_else(|| anyhow!("the file names no host"))
+    Ok(hosts::plan(&wish)?.map(|plan| plan.hosts))
 }
 
 /// Where hosts call this machine.
